@@ -26,8 +26,7 @@ from rich.table import Table
 from timing import console, verdict
 
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers import hash_chain
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import hash_chain, open_ledger
 from sottovoce.ledgers.postgres import encode_copy
 from sottovoce.ledgers.sql_ledger import SqlLedger
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce import units
-from sottovoce.accounting import zcdp
+from sottovoce.accounting import renyi
 
 RHO = (1e-9, 1e-5, 1e-3, 0.05, 1.0, 30.0, 1e4)
 DELTA = (1e-12, 1e-6, 1e-3, 0.3)
@@ -26,7 +26,7 @@ ORDERS = 1 + np.exp(np.linspace(-16, 22, 4001))
 
 @every_pair
 def test_zcdp_is_converted_as_dp_accounting_does_it_over_many_orders(rho, delta):
-    ours = float(zcdp.zcdp_epsilon(rho, delta))
+    ours = float(renyi.zcdp_epsilon(rho, delta))
     theirs, _ = rdp.compute_epsilon(ORDERS, rho * ORDERS, delta)
     assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-9)
     assert ours <= rho + 2 * math.sqrt(
@@ -45,9 +45,9 @@ def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
 
 @every_pair
 def test_gaussian_noise_is_converted_exactly_and_on_the_safe_side(rho, delta):
-    ours = float(zcdp.gaussian_epsilon(rho, delta))
-    assert exact_delta(math.sqrt(2 * rho), ours - zcdp.LATTICE_EPSILON) <= delta
-    assert ours <= float(zcdp.zcdp_epsilon(rho, delta)) + zcdp.LATTICE_EPSILON
+    ours = float(renyi.gaussian_epsilon(rho, delta))
+    assert exact_delta(math.sqrt(2 * rho), ours - renyi.LATTICE_EPSILON) <= delta
+    assert ours <= float(renyi.zcdp_epsilon(rho, delta)) + renyi.LATTICE_EPSILON
     theirs = gaussian_mechanism.get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta)
     assert ours == pytest.approx(theirs, rel=1e-5, abs=3e-9)
 
@@ -57,21 +57,21 @@ def test_gaussian_noise_is_converted_exactly_and_on_the_safe_side(rho, delta):
 def test_what_a_grant_is_worth_converts_back_to_no_more_than_the_grant(log_epsilon, log_delta):
     epsilon = 10.0**log_epsilon
     delta = 10.0**log_delta
-    rho = zcdp.gaussian_rho(epsilon, delta)
-    assert zcdp.gaussian_epsilon(units.to_epsilon(rho), delta) <= epsilon
+    rho = renyi.gaussian_rho(epsilon, delta)
+    assert renyi.gaussian_epsilon(units.to_epsilon(rho), delta) <= epsilon
     more = units.to_epsilon(rho) * (1 + 1e-8) + 4e-9
-    assert zcdp.gaussian_epsilon(more, delta) > epsilon * (1 - 1e-9)
+    assert renyi.gaussian_epsilon(more, delta) > epsilon * (1 - 1e-9)
 
 
 def test_nothing_granted_is_worth_nothing_and_nothing_spent_costs_nothing():
-    assert zcdp.gaussian_rho([0.0, 1e-10], 0.01).tolist() == [0, 0]
-    assert zcdp.gaussian_epsilon([0.0], 0.01).tolist() == [0.0]
-    assert zcdp.zcdp_epsilon([0.0], 0.01).tolist() == [0.0]
+    assert renyi.gaussian_rho([0.0, 1e-10], 0.01).tolist() == [0, 0]
+    assert renyi.gaussian_epsilon([0.0], 0.01).tolist() == [0.0]
+    assert renyi.zcdp_epsilon([0.0], 0.01).tolist() == [0.0]
 
 
 def test_conversions_are_monotone():
     rho = np.geomspace(1e-9, 1e4, 400)
-    for convert in (zcdp.zcdp_epsilon, zcdp.gaussian_epsilon):
+    for convert in (renyi.zcdp_epsilon, renyi.gaussian_epsilon):
         assert np.all(np.diff(convert(rho, 1e-6)) >= 0)
         assert np.all(convert(rho, 1e-6) >= convert(rho, 1e-5))
 

@@ -9,7 +9,7 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import errors
-from sottovoce.accounting import zcdp
+from sottovoce.accounting import renyi
 
 MEAN = sv.Mean(bounds=(0, 10)).plan(epsilon=[0.1, 0.5, 1.0]).guarantee
 ZCDP = MEAN.as_zcdp()
@@ -19,7 +19,7 @@ AT_DELTA = replace(MEAN, currency="epsilon, delta", delta=1e-6)
 def test_rho_is_read_at_its_delta_by_the_tight_conversion():
     read = replace(ZCDP, delta=1e-6)
     assert read.reported_currency == "epsilon"
-    assert np.array_equal(read.epsilon, zcdp.zcdp_epsilon(ZCDP.rho, 1e-6))
+    assert np.array_equal(read.epsilon, renyi.zcdp_epsilon(ZCDP.rho, 1e-6))
     assert np.array_equal(read.epsilon, ZCDP.approximate(1e-6))
     assert np.array_equal(read.rho, ZCDP.rho)
     old = ZCDP.rho + 2 * np.sqrt(ZCDP.rho * np.log(1e6))

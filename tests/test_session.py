@@ -12,7 +12,7 @@ import sottovoce as sv
 from seams import silent
 from sottovoce import errors
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger
 
 VALUES = [1.0, 2.0, 3.0, 4.0, 5.0]
 OWNERS = ["a", "a", "b", "c", "c"]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce import units
-from sottovoce.accounting.zcdp import LossSums, TotalLoss, zcdp_epsilon
+from sottovoce.accounting.renyi import LossSums, TotalLoss, zcdp_epsilon
 from sottovoce.ledger import ACCOUNTS, RESOURCES, compose_accounts
 from sottovoce.units import UNITS_PER_DELTA, UNITS_PER_EPSILON
 

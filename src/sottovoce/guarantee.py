@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.accounting import zcdp
+from sottovoce.accounting import renyi
 from sottovoce.arrays import Array
 from sottovoce.budgets import Budgets, Unit
 from sottovoce.errors import IncompatibleGuarantees, InvalidParameter
@@ -180,9 +180,9 @@ class Guarantee:
     def _convert_rho(self, delta: float, rho: NDArray[np.int64]) -> NDArray[np.float64]:
         values, where = np.unique(rho, return_inverse=True)
         if self.gaussian:
-            read = zcdp.gaussian_epsilon
+            read = renyi.gaussian_epsilon
         else:
-            read = zcdp.zcdp_epsilon
+            read = renyi.zcdp_epsilon
         return np.asarray(read(units.to_epsilon(values), delta)[where], dtype=np.float64)
 
     def _get_epsilon_above(self, delta: float) -> NDArray[np.float64]:

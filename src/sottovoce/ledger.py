@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sottovoce.accounting.zcdp import LossSums, TotalLoss
+from sottovoce.accounting.renyi import LossSums, TotalLoss
 from sottovoce.errors import InvalidBudget, InvalidParameter
 from sottovoce.guarantee import Guarantee
 from sottovoce.units import (

@@ -64,7 +64,7 @@ from sottovoce.ledger import (
     round_up_amounts,
     to_amount,
 )
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger
 from sottovoce.ledgers.keyfile import check_release, unsigned_release_error
 from sottovoce.plan import Plan
 from sottovoce.release import Release

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ledgers.places import Child, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.cli.ledger import ledger_app
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger
 
 #: Seconds after which a child that has not come to an end never will.
 NEVER = 60

@@ -20,8 +20,7 @@ from ledgers.places import TABLES, Child, Place, left, release, spend
 from sottovoce import errors
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.ledger import Entry
-from sottovoce.ledgers import hash_chain
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import hash_chain, open_ledger
 from sottovoce.ledgers.keyfile import check_release
 
 

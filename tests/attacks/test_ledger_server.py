@@ -13,8 +13,7 @@ import sottovoce as sv
 from ledgers.places import PEOPLE, Place, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import MAX_KEY_BYTES, MAX_KEY_CHARACTERS, Amounts
-from sottovoce.ledgers import postgres
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger, postgres
 
 
 def administer(address: str, *statements: str) -> None:

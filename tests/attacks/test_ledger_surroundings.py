@@ -22,8 +22,7 @@ import pytest
 import sottovoce as sv
 from ledgers.places import PEOPLE, Child, Place, allow, left, release, spend, together
 from sottovoce import errors
-from sottovoce.ledgers import keyfile, postgres, sql_reading, sqlite
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import keyfile, open_ledger, postgres, sql_reading, sqlite
 
 
 def refused(kind: type[errors.SottovoceError], attempt) -> errors.SottovoceError:

@@ -20,7 +20,7 @@ import sottovoce as sv
 from sottovoce import errors, private_files
 from sottovoce.cli.console import write_file
 from sottovoce.cli.main import app
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger
 from sottovoce.web.access_codes import AccessCodes
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")

@@ -12,7 +12,7 @@ from sottovoce import __version__
 from sottovoce.cli.reproduce import load_outcome, reproduce
 from sottovoce.errors import InvalidData
 from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import EXPERIMENTS, Experiment
+from sottovoce.papers.report import EXPERIMENTS, Experiment
 
 QUICK = "ridge/table-1"
 DRAWN = "ridge/figure-2"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from sottovoce import ledger
-from sottovoce.accounting.zcdp import zcdp_epsilon
+from sottovoce.accounting.renyi import zcdp_epsilon
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line

@@ -25,7 +25,7 @@ import sottovoce as sv
 from seams import silent
 from sklearn_checks import every_check
 from sottovoce import Budgets, errors
-from sottovoce.accounting import zcdp
+from sottovoce.accounting import renyi
 from sottovoce.estimators import erm_mechanism
 from sottovoce.noise import source
 from sottovoce.solvers import losses
@@ -71,7 +71,7 @@ def test_equal_budgets_give_the_classical_noise():
     """
     for n, epsilon in ((100, 0.3), (12345, 3.0)):
         plan = make(loss="squared", steps=25, clip=0.5).plan(epsilon=epsilon, rows=n)
-        mu = np.sqrt(2 * zcdp.gaussian_rho(epsilon, DELTA) / 1e9)
+        mu = np.sqrt(2 * renyi.gaussian_rho(epsilon, DELTA) / 1e9)
         assert plan.noise["gradient_standard_deviation"] == pytest.approx(
             0.5 * 5 * 2 / (n * mu), rel=1e-6
         )
@@ -109,7 +109,7 @@ def test_what_was_planned_is_what_was_spent_and_nobody_spends_more_than_granted(
 def test_charges_stay_within_grants_in_whole_units_for_wild_budgets():
     epsilon = np.geomspace(1e-4, 50, 40)
     plan = make(loss="squared").plan(epsilon)
-    worth = zcdp.gaussian_rho(epsilon, DELTA)
+    worth = renyi.gaussian_rho(epsilon, DELTA)
     assert np.all(plan.guarantee.units <= worth)
     assert np.all(plan.charges <= epsilon)
     loud = plan.budgets.by_person(plan.weights.person) / plan.noise["integer_scale"]

@@ -25,8 +25,8 @@ import sottovoce as sv
 from seams import Silent, silent
 from sottovoce import errors, units
 from sottovoce.accounting import subsampled
+from sottovoce.accounting.renyi import gaussian_delta
 from sottovoce.accounting.subsampled import SampledSteps
-from sottovoce.accounting.zcdp import gaussian_delta
 from sottovoce.data import regression_kernels
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset, get_default_engine

@@ -25,7 +25,7 @@ from sottovoce.papers.instance_figures import (
     find_worst_move,
 )
 from sottovoce.papers.plots import Outcome
-from sottovoce.papers.registry import Task
+from sottovoce.papers.report import Task
 
 pytestmark = pytest.mark.xdist_group("figures of paper I")
 MADE = {

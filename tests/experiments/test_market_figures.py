@@ -17,7 +17,7 @@ from sottovoce.papers import market_figures as figures
 from sottovoce.papers import market_published as paper
 from sottovoce.papers.market_published import TRADE_OFFS, MarketWorth
 from sottovoce.papers.plots import Outcome
-from sottovoce.papers.registry import Task
+from sottovoce.papers.report import Task
 
 #: What error, payment and standard error would be, by mechanism and trade-off: a stand-in for
 #: minutes of work.

@@ -16,15 +16,17 @@ import pytest
 from sottovoce.errors import InvalidParameter
 from sottovoce.papers import plots
 from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import (
+from sottovoce.papers.report import (
     EXPERIMENTS,
     PAPERS,
     Experiment,
     Task,
     choose_experiments,
+    count_close_cells,
+    make_anchor,
     make_named_generator,
+    make_report,
 )
-from sottovoce.papers.report import count_close_cells, make_anchor, make_report
 
 FIGURE = Figure(
     "a < b",
@@ -75,7 +77,7 @@ def test_every_experiment_has_a_function(home):
 
 def test_listing_loads_nothing_heavy():
     code = (
-        "import sys, sottovoce.papers.registry; print([m for m in ('numpy', 'matplotlib') if m in "
+        "import sys, sottovoce.papers.report; print([m for m in ('numpy', 'matplotlib') if m in "
         "sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

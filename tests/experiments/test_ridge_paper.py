@@ -19,7 +19,7 @@ import sottovoce as sv
 from sottovoce.errors import InvalidData
 from sottovoce.papers import ridge_figures, ridge_setup, ridge_tables
 from sottovoce.papers.plots import is_within
-from sottovoce.papers.registry import EXPERIMENTS, Task, choose_experiments, make_named_generator
+from sottovoce.papers.report import EXPERIMENTS, Task, choose_experiments, make_named_generator
 from sottovoce.papers.ridge_setup import BudgetProfile, SampledRows
 
 FOLDER = Path(os.environ.get("SOTTOVOCE_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -25,7 +25,7 @@ import sottovoce as sv
 from sottovoce.errors import InvalidData, MissingColumn
 from sottovoce.papers import users_claims, users_regression, users_tables
 from sottovoce.papers.plots import Outcome, is_within
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 from sottovoce.papers.users_regression import (
     LabelProblem,
     draw_synthetic,

@@ -18,7 +18,7 @@ import pytest
 from sottovoce import units
 from sottovoce.errors import BudgetExceeded
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger
 
 GRANTED = {"strict": 0.5, "loose": 2.0}
 #: Prices of the next question, by how the answers before went: what an adaptive curator might do.

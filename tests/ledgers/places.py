@@ -24,7 +24,7 @@ import numpy as np
 import sottovoce as sv
 from sottovoce import errors
 from sottovoce.ledger import Amounts
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
 VALUES = [1.0, 2.0, 3.0, 4.0, 5.0]

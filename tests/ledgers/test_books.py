@@ -14,8 +14,7 @@ import sottovoce as sv
 from ledgers.places import GRANT, MEAN, OWNERS, PEOPLE, PRICE, VALUES, allow, left, release, spend
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
-from sottovoce.ledgers import hash_chain, sqlite
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import hash_chain, open_ledger, sqlite
 
 #: The largest grant, in units, and one unit beside it: as doubles both are exact, as floats of ε
 #: they are not.

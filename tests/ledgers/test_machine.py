@@ -18,8 +18,7 @@ from ledgers.model import Model
 from ledgers.places import Place
 from sottovoce import errors
 from sottovoce.ledger import ACCOUNTS, Amounts
-from sottovoce.ledgers import sql_reading
-from sottovoce.ledgers.addresses import open_ledger
+from sottovoce.ledgers import open_ledger, sql_reading
 
 people = st.sampled_from(["ada", "ben", "17"])
 accounts = st.sampled_from([ACCOUNTS[0], ACCOUNTS[1], ACCOUNTS[3], ACCOUNTS[-1]])

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from sottovoce import errors
 from sottovoce.accounting import subsampled
+from sottovoce.accounting.renyi import gaussian_epsilon
 from sottovoce.accounting.subsampled import SampledSteps
-from sottovoce.accounting.zcdp import gaussian_epsilon
 
 SETTINGS = [(0.1, 100, 1e-6), (0.02, 200, 1e-5)]
 every_setting = pytest.mark.parametrize(("rate", "steps", "delta"), SETTINGS)

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 import sottovoce as sv
 from sottovoce.estimators import list_questions
 from sottovoce.schema import Column
-from sottovoce.web import actions, question_form, release_pages, schema_form
+from sottovoce.web import actions, question_form, release_pages
 from sottovoce.web.app import make_app
 from sottovoce.web.question_form import Fields
 from sottovoce.web.workspace import Workspace
@@ -609,25 +609,25 @@ def test_a_schema_survives_the_form_and_the_file():
         "x": Column("factor", levels=("\u202e", "b")),
     }
     schema = sv.Schema(columns=described, person="id", budget="t", tiers={odd: 0.1}, name=odd)
-    assert sv.Schema.loads(schema_form.write_toml(schema)) == schema
+    assert sv.Schema.loads(question_form.write_toml(schema)) == schema
     columns[odd] = "number"
     named = {odd: Column("number", 0.0, 2.0, unit="EUR"), "x": Column("factor", levels=("a", "b"))}
     plain = sv.Schema(columns=named, person="id", budget="t", tiers={"u": 0.1}, name="Pay")
     assert (
-        schema_form.read_schema(Fields(schema_form.fill_schema_form(plain, columns)), columns)
+        question_form.read_schema(Fields(question_form.fill_schema_form(plain, columns)), columns)
         == plain
     )
 
 
 def test_a_draft_knows_kinds_and_leaves_every_range_blank():
-    typed = schema_form.fill_schema_form(None, {"age": "number", "name": "text"})
+    typed = question_form.fill_schema_form(None, {"age": "number", "name": "text"})
     assert typed == {"kind-0": "number"}
 
 
 @pytest.mark.parametrize("name", list_questions())
 def test_the_script_of_every_question_asks_the_same(name, tmp_path, capsys):
     table = people_csv(tmp_path)
-    schema = schema_form.read_schema(
+    schema = question_form.read_schema(
         Fields(DESCRIBED), dict.fromkeys(["id", "age", "smoker", "cost", "tier"], "text")
     )
     if name == "logistic":

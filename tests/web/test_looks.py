@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from sottovoce.web import actions, schema_form
+from sottovoce.web import actions, question_form
 from sottovoce.web import workspace as workspace_module
 from sottovoce.web.question_form import Fields
 from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
@@ -47,7 +47,7 @@ def furnished(served, tmp_path_factory):  # noqa: F811
     folder = tmp_path_factory.mktemp("furniture")
     with open(people_csv(folder), "rb") as table:
         name = workspace_module.save_table(workspace, "patients.csv", table)
-    described = schema_form.read_schema(Fields(DESCRIBED), workspace.tables[name].columns)
+    described = question_form.read_schema(Fields(DESCRIBED), workspace.tables[name].columns)
     actions.declare(workspace, name, described)
     budgets = actions.read_grants(workspace, name)
     workspace.session.grant(budgets)

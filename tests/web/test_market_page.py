@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sottovoce.cli.main import app as commands
-from sottovoce.web.market_form import MOST_TYPED, SLIDER_STEPS, STEPS_PER_DECADE
+from sottovoce.web.market_pages import MOST_TYPED, SLIDER_STEPS, STEPS_PER_DECADE
 from web.browser import chromium, shown, window  # noqa: F401
 from web.rooms import app_over, complaints, curator, desk_in, served, text  # noqa: F401
 

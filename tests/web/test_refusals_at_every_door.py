@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce.cli import console
 from sottovoce.cli.main import app as command_line
-from sottovoce.web import schema_form
+from sottovoce.web import question_form
 from sottovoce.web.question_form import Fields
 
 SOURCE = Path(sv.__file__).parent
@@ -72,7 +72,7 @@ MISTAKES = {
 def files(tmp_path, workspace, table, rows):
     """The table and its schema, as the page has them, in files."""
     (tmp_path / "salaries.csv").write_bytes(rows)
-    (tmp_path / "schema.toml").write_text(schema_form.write_toml(workspace.schemas[table]))
+    (tmp_path / "schema.toml").write_text(question_form.write_toml(workspace.schemas[table]))
     return tmp_path
 
 

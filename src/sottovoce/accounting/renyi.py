@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rényi curves of one record, and how per-instance losses add up (docs/theory/per-instance.md,
+"""From ρ of zCDP to (ε, δ) and back, and what promises of several kinds come to, without another
+library.
+
+Every number returned is on the safe side: an ε is at least, a ρ at most, what the formula says
+(docs/theory/composition.md, docs/theory/erm.md).
+
+    symbol   name
+    ρ        rho; for Gaussian noise ρ = μ²/2
+    any zCDP promise        ε = inf_{α>1} αρ + ln(1/(αδ))/(α−1) + ln(1−1/α)
+    Gaussian noise alone    δ = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ)
+
+The first is of Canonne, Kamath and Steinke (2020), the second of Balle and Wang (2018).
+The second is smaller, and exact for continuous noise. For noise on a lattice it holds once ε is
+raised by `LATTICE_EPSILON` and δ lowered by the share `LATTICE_DELTA` (docs/theory/erm.md, lemma
+3); both are always applied, which also covers the rounding of doubles.
+
+Rényi curves of one record, and how per-instance losses add up (docs/theory/per-instance.md,
 theorems 6, 10 to 12).
 
 A curve is an array whose last axis runs over ``orders`` α > 1. Curves of one record add up over
@@ -14,13 +30,178 @@ releases, and are read as (ε, δ) at the end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+import scipy
+from numpy.typing import ArrayLike, NDArray
 
+from sottovoce import units
 from sottovoce.accounting.profiles import broadcast_floats
 from sottovoce.arrays import Floats, to_doubles
 from sottovoce.errors import InvalidParameter
+
+LATTICE_EPSILON = 1e-9
+LATTICE_DELTA = 1e-6
+#: Halvings of an interval; 2⁻⁶⁰ of its width is left.
+HALVINGS = 60
+#: α − 1 is sought between e^−LOG_ORDERS and e^LOG_ORDERS; whatever α is found, the bound it gives
+#: is valid.
+LOG_ORDERS = 30.0
+#: Results are moved to the safe side by this share, more than doubles can have got wrong.
+ROUNDING = 1e-12
+#: e to this is above 10¹⁵, so whatever δ is multiplied with it is no promise any more.
+MAX_LOG_FACTOR = 35.0
+
+
+class TotalLoss(NamedTuple):
+    """One ε at one δ, in whole units: billionths, and units of 10⁻¹⁵."""
+
+    epsilon: int
+    delta: int
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """What releases about one person add up to under one neighbour relation, currency by currency,
+    in whole units.
+    """
+
+    pure: int = 0
+    rho: int = 0
+    epsilon: int = 0  # of promises that hold at a δ
+    delta: int = 0
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(
+            self.pure + other.pure,
+            self.rho + other.rho,
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+        )
+
+    def to_replace(self) -> LossSums:
+        """Return what promises about zeroing out are worth under replacement: out, and in again
+        (theorem 7).
+        """
+        return LossSums(
+            2 * self.pure,
+            4 * self.rho,
+            2 * self.epsilon,
+            _convert_delta_to_replace(self.epsilon, self.delta),
+        )
+
+    def compose(self, read_at: float) -> TotalLoss:
+        """Return the ε and the δ of all of it together (theorem 8).
+
+        ρ, if there is any, is read at δ = read_at.
+        """
+        epsilon = self.pure + self.epsilon
+        delta = self.delta
+        if self.rho:
+            epsilon += int(units.round_up(zcdp_epsilon(units.to_epsilon(self.rho), read_at)))
+            delta += int(units.round_up_delta(read_at))
+        return TotalLoss(epsilon, min(delta, units.UNITS_PER_DELTA))
+
+
+def _convert_delta_to_replace(epsilon: int, delta: int) -> int:
+    """Return (1 + e^ε)·δ in whole units, rounded up.
+
+    All units there are where it is no probability any more.
+    """
+    if not delta or epsilon > MAX_LOG_FACTOR * units.UNITS_PER_EPSILON:
+        if delta:
+            return units.UNITS_PER_DELTA
+        return 0
+    return min(
+        math.ceil((1 + math.exp(units.to_epsilon(epsilon))) * delta * (1 + ROUNDING)),
+        units.UNITS_PER_DELTA,
+    )
+
+
+def zcdp_epsilon(rho: ArrayLike, delta: float) -> Floats:
+    """Returns, entry by entry, an ε such that every ρ-zCDP mechanism is (ε, δ)-differentially
+    private.
+    """
+    rho = np.asarray(rho, dtype=np.float64)
+    low = np.full(rho.shape, -LOG_ORDERS)
+    high = np.full(rho.shape, LOG_ORDERS)
+    for _ in range(HALVINGS):
+        third = (high - low) / 3
+        left = _bound_at_order(rho, delta, low + third) < _bound_at_order(rho, delta, high - third)
+        low = np.where(left, low, low + third)
+        high = np.where(left, high - third, high)
+    best = np.maximum(_bound_at_order(rho, delta, (low + high) / 2), 0.0)
+    return np.where(rho > 0, best * (1 + ROUNDING), 0.0)
+
+
+def _bound_at_order(rho: Floats, delta: float, log_order: Floats) -> Floats:
+    """The bound at α = 1 + e^t; ln(1−1/α) = t − ln α."""
+    excess = np.exp(log_order)
+    log_alpha = np.logaddexp(0.0, log_order)
+    return (1 + excess) * rho - (log_alpha + math.log(delta)) / excess + log_order - log_alpha
+
+
+def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
+    """Returns, entry by entry, an ε such that Gaussian noise of ρ in all, adaptively added, is (ε,
+    δ)-private.
+    """
+    mu = np.sqrt(2 * np.asarray(rho, dtype=np.float64))
+    target = delta * (1 - LATTICE_DELTA)
+    heard = np.where(mu > 0, mu, 1.0)
+    high = heard**2 / 2 + heard * math.sqrt(2 * math.log(1 / target))
+    zero = np.zeros_like(heard)
+    found = _bisect(lambda epsilon: gaussian_delta(heard, epsilon) > target, zero, high)[1] * (
+        1 + ROUNDING
+    )
+    found = np.where(gaussian_delta(heard, zero) > target, found, 0.0)
+    return np.where(mu > 0, found + LATTICE_EPSILON, 0.0)
+
+
+def gaussian_rho(epsilon: ArrayLike, delta: float) -> units.Units:
+    """Return the largest whole number of units of ρ, entry by entry, whose `gaussian_epsilon` is
+    at most ε.
+    """
+    granted = np.asarray(epsilon, dtype=np.float64)
+    allowed = np.maximum(granted - LATTICE_EPSILON, 0.0)
+    target = delta * (1 - LATTICE_DELTA)
+    high = np.sqrt(2 * allowed) + 20.0  # Φ(10) is 1 − 10⁻²³: here δ is as good as 1
+    mu = _bisect(lambda size: gaussian_delta(size, allowed) <= target, np.zeros_like(high), high)[0]
+    rho = np.floor(mu**2 / 2 * (1 - ROUNDING) * units.UNITS_PER_EPSILON).astype(np.int64)
+    for _ in range(2):  # the two halvings may differ in their last digits
+        rho = rho - (gaussian_epsilon(units.to_epsilon(rho), delta) > granted) * (1 + rho // 2**40)
+    return np.where(granted >= LATTICE_EPSILON, np.maximum(rho, 0), 0)
+
+
+def gaussian_delta(mu: Floats, epsilon: Floats) -> Floats:
+    """Returns δ of Gaussian noise with sensitivity μ·σ at ε, written so that nothing cancels or
+    overflows.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        upper = epsilon / mu - mu / 2
+        lower = epsilon / mu + mu / 2
+        # e^ε·φ(lower) = φ(upper), so far out δ is φ(upper) times a difference of Mills' ratios.
+        mills = scipy.special.erfcx(upper / math.sqrt(2)) - scipy.special.erfcx(
+            lower / math.sqrt(2)
+        )
+        far = np.exp(-(upper**2) / 2) / 2 * mills
+        near = scipy.special.ndtr(-upper) - np.exp(epsilon + scipy.special.log_ndtr(-lower))
+    return np.asarray(np.where(mu > 0, np.where(upper > -1, far, near), 0.0), dtype=np.float64)
+
+
+def _bisect(
+    goes_up: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    """Return the ends of an interval that holds the point up to which ``goes_up`` is true."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        up = goes_up(middle)
+        low = np.where(up, middle, low)
+        high = np.where(up, high, middle)
+    return low, high
+
 
 #: Orders that serve losses between 10⁻⁴ and 10³ at usual δ; a posterior's curve is finite below 1 +
 #: 1/μ only.

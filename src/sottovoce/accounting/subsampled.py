@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.accounting.zcdp import LATTICE_EPSILON, gaussian_epsilon
+from sottovoce.accounting.renyi import LATTICE_EPSILON, gaussian_epsilon
 from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
 

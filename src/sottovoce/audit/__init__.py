@@ -96,14 +96,14 @@ def audit_from_table(
         is told how many rows were read.
     """
     from sottovoce.accounting.profiles import check_delta
-    from sottovoce.audit import inputs, rebuilding
+    from sottovoce.audit import inputs
     from sottovoce.audit.instance_losses import PerInstance
     from sottovoce.data.encoding import Recoding
     from sottovoce.data.readers import Label
     from sottovoce.data.source import describe_rows
 
     level = float(check_delta(delta))
-    (_, model) = rebuilding.find_release(release)
+    (_, model) = inputs.find_release(release)
     if inputs.has_equal_weights(release):
         source = replace(source, epsilon=1.0, budget=None)
     source = source.for_regression()

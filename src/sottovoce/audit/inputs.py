@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a released model and its rows to what the mechanism saw: its coordinates, its rounding,
+"""From a release, or a fitted estimator, to the estimator that an audit plans with again.
+
+What is rebuilt from a release is checked against the plan's fingerprint by who uses it.
+
+From a released model and its rows to what the mechanism saw: its coordinates, its rounding,
 everybody's weight.
 
 Weights come from planning again with the same budgets; the plan's fingerprint must be the one in
@@ -29,7 +33,7 @@ B, Y     norm and label of the domain, times the largest root of a weight
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from sottovoce.arrays import (
     ColumnLike,
@@ -48,7 +53,7 @@ from sottovoce.arrays import (
     to_matrix,
     to_numbers,
 )
-from sottovoce.audit import leverages, rebuilding
+from sottovoce.audit import leverages
 from sottovoce.audit.confidential import STAMP, ConfidentialObject
 from sottovoce.audit.leverages import RidgeFit
 from sottovoce.audit.mechanisms import (
@@ -69,13 +74,75 @@ from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
 from sottovoce.estimator import get_budgets, read_source, refuse_invalid_rows
-from sottovoce.estimators import posterior_mechanism, ridge_output
-from sottovoce.estimators.loading import find_norm
+from sottovoce.estimators import find_question, is_audited, load, posterior_mechanism, ridge_output
+from sottovoce.estimators.base import find_norm
 from sottovoce.estimators.posterior import Posterior
 from sottovoce.estimators.posterior_mechanism import shorten_rows
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import Bounds
+
+
+def find_release(est: object) -> tuple[Release, Any]:
+    """Return the release and the estimator of a fitted estimator or of a release.
+
+    Refuses what cannot be audited.
+    """
+    if isinstance(est, Release):
+        return est, rebuild_estimator(est)
+    question = find_question(type(est))
+    if question is None or question.audited is None:
+        raise unauditable_error()
+    release: Any = getattr(est, "release_", None)
+    if release is None:
+        raise InvalidParameter(
+            "The model has not been fitted.",
+            "An audit is of a release.",
+            "Call fit first.",
+            parameter="est",
+        )
+    # A model that was read back from a release of an earlier version has no bounds of its own.
+    if getattr(est, "bounds", None) is None:
+        return release, rebuild_estimator(release)
+    _refuse_unauditable(release)
+    return release, est
+
+
+def _refuse_unauditable(release: object) -> None:
+    if not isinstance(release, Release) or not is_audited(release):
+        raise unauditable_error()
+
+
+def rebuild_estimator(release: Release) -> Any:
+    """Return the estimator that made this release."""
+    _refuse_unauditable(release)
+    return load(release)
+
+
+def has_posterior_noise(release: Release) -> bool:
+    """Whether the release is a sample from a posterior, of a concentration γ."""
+    return "gamma" in release.noise
+
+
+def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
+    """Yield the estimator, and, as a release does not say whether its floor was given, the same
+    with that floor.
+    """
+    yield model
+    if getattr(model, "floor", 0.0) is None:
+        yield clone(model).set_params(floor=float(release.noise["floor"]))
+
+
+def unauditable_error() -> InvalidParameter:
+    """The refusal of models whose per-instance loss is not known."""
+    return InvalidParameter(
+        "The per-instance loss of this model is not known, or this library did not release it.",
+        "It is known for posterior samples, adaptive or not, for ridge regressions by the methods "
+        "output and output-tight, and for the Gaussian mechanisms that the library describes.",
+        "Audit one of these; what any other release promises is written in it.",
+        parameter="release",
+    )
+
 
 #: Halvings of an interval, down to the last digit of a double, and rows that are worked on at a
 #: time.
@@ -113,7 +180,7 @@ def read_audit_input(
     """Return the setting of a fitted estimator, or of a release, and of the rows it was made
     from.
     """
-    release, model = rebuilding.find_release(est)
+    release, model = find_release(est)
     own = (
         epsilon is None and find_schema(model).budget is not None
     )  # then everybody's is in the table
@@ -181,7 +248,7 @@ def _weight_rows(
 
 
 def _read_mechanism(release: Release) -> tuple[Mechanism, float]:
-    if not rebuilding.has_posterior_noise(release):
+    if not has_posterior_noise(release):
         return RadialOutput(release.noise["rate"]), float(release.parameters["alpha"])
     gamma = float(release.noise["gamma"])
     if "alpha" in release.parameters:
@@ -202,7 +269,7 @@ def _compute_eigenvalue_distances(release: Release, setting: AuditInput) -> Floa
 def _read_release_domain(release: Release) -> Domain:
     given = release.parameters
     low, high = given["label"]
-    if not rebuilding.has_posterior_noise(release):
+    if not has_posterior_noise(release):
         d = Recoding.from_dict(given["features"]).width + 1
         return Domain(math.sqrt(d) / (1 if given["method"] == "output" else 2), 1.0, False)
     every = find_norm(release) is not None and not given["fit_intercept"] and low == -high
@@ -218,7 +285,7 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
     recoded features.
     """
     given = release.parameters
-    if not rebuilding.has_posterior_noise(release):
+    if not has_posterior_noise(release):
         whole = to_whole_numbers(values, labels) / UNIT
         change = ridge_output.make_coordinates(given["method"], whole.shape[1] - 1)
         return whole[:, :-1] @ change.T, whole[:, -1].copy()
@@ -259,7 +326,7 @@ def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) ->
         if budgets.n_rows != _count_rows(release, budgets):
             raise _other_rows_error()
         return None
-    for candidate in rebuilding.iterate_candidates(release, model):
+    for candidate in iterate_candidates(release, model):
         plan: Plan = candidate.plan_for(budgets, rows)
         if plan.digest == release.certificate.plan_digest:
             refuse_invalid_rows(model, plan, rows)

@@ -29,7 +29,7 @@ from scipy.special import ndtri
 from sottovoce import wording
 from sottovoce.accounting import profiles, renyi
 from sottovoce.arrays import ColumnLike, Floats, TableLike, to_doubles
-from sottovoce.audit import inputs, leverages, rebuilding
+from sottovoce.audit import inputs, leverages
 from sottovoce.audit.confidential import ConfidentialArray, ConfidentialObject, confidential_error
 from sottovoce.audit.inputs import make_row, split_record
 from sottovoce.errors import InvalidParameter
@@ -221,7 +221,7 @@ def _compute_bounds(
     release: Release, X: TableLike, y: ColumnLike, beta: float, weight: ArrayLike | None
 ) -> _LossBounds:
     _refuse_other_releases(release, beta)
-    rows, labels = inputs.prepare_rows(release, rebuilding.rebuild_estimator(release), X, y)
+    rows, labels = inputs.prepare_rows(release, inputs.rebuild_estimator(release), X, y)
     if weight is None:
         w: Floats | float = _read_common_weight(release)
     else:
@@ -308,7 +308,7 @@ def _read_common_weight(release: Release) -> float:
 
 
 def _refuse_other_releases(release: object, beta: object) -> None:
-    if not isinstance(release, Release) or not rebuilding.has_posterior_noise(release):
+    if not isinstance(release, Release) or not inputs.has_posterior_noise(release):
         raise InvalidParameter(
             "Only from a published posterior sample can a loss be bounded.",
             "Its noise has a shape that tells how far predictions are off.",

@@ -99,7 +99,7 @@ def audit(
 
 def _write_page(model: Path, said: TableOptions, delta: float, reveal: bool) -> None:
     from sottovoce.cli.console import RowProgress, load_release, refuse_unwritable, write_file
-    from sottovoce.report.audit import make_audit_page
+    from sottovoce.report.release import make_audit_page
 
     release = load_release(model)
     out = said.out or Path("audit.html")

@@ -66,7 +66,7 @@ def init(
     """Begin new books."""
     from sottovoce.cli.options import list_ledger_files, refuse_open_password
     from sottovoce.errors import InvalidParameter
-    from sottovoce.ledgers.addresses import open_ledger
+    from sottovoce.ledgers import open_ledger
     from sottovoce.session import Session
 
     refuse_open_password(place)

@@ -291,7 +291,7 @@ ENDINGS = (".key", ".heads", ".codes", ".witnesses", "-wal", "-shm")
 
 def open_session(place: str | None, keys: Path | None, short: str = "leave-out") -> Session:
     """Returns a session on books that are there; says so if they are sealed."""
-    from sottovoce.ledgers.addresses import open_ledger
+    from sottovoce.ledgers import open_ledger
     from sottovoce.session import Session
 
     if place is None:
@@ -330,7 +330,7 @@ def find_ledger_file(place: str) -> Path | None:
     """Returns the file behind an address; None for books on a server, or of a kind that is refused
     later.
     """
-    from sottovoce.ledgers.addresses import SQLITE
+    from sottovoce.ledgers import SQLITE
 
     if place.startswith(SQLITE) or "://" not in place:
         return Path(place.removeprefix(SQLITE))
@@ -339,7 +339,7 @@ def find_ledger_file(place: str) -> Path | None:
 
 def list_ledger_files(session: Session, place: str | None, keys: Path | None) -> list[Path]:
     """Returns the files of the books, which nothing else may be written over."""
-    from sottovoce.ledgers.addresses import get_key_folder
+    from sottovoce.ledgers import get_key_folder
 
     path = find_ledger_file(place or "")
     if path is not None:

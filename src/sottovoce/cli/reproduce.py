@@ -19,7 +19,7 @@ from sottovoce.cli.console import echo, exit_on_error, get_console
 if TYPE_CHECKING:
     from sottovoce.errors import SottovoceError
     from sottovoce.papers.plots import Outcome, ResultColumn, ResultTable
-    from sottovoce.papers.registry import Experiment, Task
+    from sottovoce.papers.report import Experiment, Task
 
 REPORT = "report.html"
 #: Characters that one compared column takes at a terminal, and the labels of lines beside it.
@@ -56,7 +56,7 @@ def reproduce(
     """Compute the papers' tables and figures and show them beside what was published."""
     from sottovoce.cli.console import make_folder
     from sottovoce.papers.plots import require_matplotlib
-    from sottovoce.papers.registry import Task, choose_experiments
+    from sottovoce.papers.report import Task, choose_experiments
 
     if show_names:
         _show_names()
@@ -93,7 +93,7 @@ def _check_names(names: Sequence[str] | None, data: Path | None) -> Sequence[str
 
 def _show_names() -> None:
     from sottovoce.cli.console import make_table
-    from sottovoce.papers.registry import EXPERIMENTS, PAPERS
+    from sottovoce.papers.report import EXPERIMENTS, PAPERS
 
     for paper in PAPERS.values():
         echo(paper.title, style="bold")
@@ -236,8 +236,7 @@ def _make_cells(column: ResultColumn, place: int) -> list[str]:
 def _write_report(out: Path, size: str, failed: dict[str, SottovoceError]) -> None:
     """Writes the report of everything that is in the folder, and says where it is."""
     from sottovoce.cli.console import write_file
-    from sottovoce.papers.registry import EXPERIMENTS
-    from sottovoce.papers.report import count_close_cells, make_report
+    from sottovoce.papers.report import EXPERIMENTS, count_close_cells, make_report
 
     found = (
         (experiment.name, load_outcome(out, experiment.name, size)) for experiment in EXPERIMENTS

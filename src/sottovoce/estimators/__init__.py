@@ -480,6 +480,6 @@ def load(release: Release) -> Any:
     InvalidRelease
         if no estimator makes such releases, or parts of it are missing or contradict each other.
     """
-    from sottovoce.estimators import loading
+    from sottovoce.estimators import base
 
-    return loading.load(release)
+    return base.load(release)

@@ -59,8 +59,8 @@ from sottovoce.data.source import ROWS_MARKER, DataSource, find_schema
 from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
 from sottovoce.estimator import make_budgets
 from sottovoce.estimators import baseline_errors
+from sottovoce.estimators.base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.estimators.baseline_errors import PickedRowsError
-from sottovoce.estimators.sklearn_base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.plan import Plan, Theorem

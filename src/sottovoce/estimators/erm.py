@@ -54,6 +54,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import erm_mechanism
+from sottovoce.estimators.base import LinearModel, LoadableEstimator
 from sottovoce.estimators.erm_mechanism import (
     PERSON,
     Accountant,
@@ -68,9 +69,7 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.estimators.loading import LoadableEstimator
 from sottovoce.estimators.ridge import predict_linear
-from sottovoce.estimators.sklearn_base import LinearModel
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release

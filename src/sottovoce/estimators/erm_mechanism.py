@@ -49,8 +49,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
+from sottovoce.accounting.renyi import LATTICE_DELTA, LATTICE_EPSILON, gaussian_rho
 from sottovoce.accounting.subsampled import SampledSteps
-from sottovoce.accounting.zcdp import LATTICE_DELTA, LATTICE_EPSILON, gaussian_rho
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data import regression_kernels

@@ -49,8 +49,7 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
-from sottovoce.estimators.loading import LoadableEstimator
-from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
+from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two

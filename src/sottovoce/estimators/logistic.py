@@ -36,9 +36,8 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import logistic_mechanism
-from sottovoce.estimators.loading import LoadableEstimator
+from sottovoce.estimators.base import ClassifierMixin, LinearModel, LoadableEstimator
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
-from sottovoce.estimators.sklearn_base import ClassifierMixin, LinearModel
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release

@@ -33,8 +33,7 @@ from sottovoce.estimator import (
     make_release,
     read_source,
 )
-from sottovoce.estimators.loading import LoadableEstimator
-from sottovoce.estimators.sklearn_base import BaseEstimator
+from sottovoce.estimators.base import BaseEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, MeanGrid, exponent_below, snap_to_grid

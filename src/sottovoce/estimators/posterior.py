@@ -41,11 +41,10 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.loading import LoadableEstimator
+from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
-from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.noise.source import Reals

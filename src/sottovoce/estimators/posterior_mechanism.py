@@ -61,7 +61,7 @@ from scipy.special import ndtri
 
 from sottovoce import units
 from sottovoce.accounting import profiles, renyi
-from sottovoce.accounting.zcdp import zcdp_epsilon
+from sottovoce.accounting.renyi import zcdp_epsilon
 from sottovoce.arrays import Array, Floats
 from sottovoce.budgets import BudgetGroups
 from sottovoce.data.encoding import Feature, Recoding, UnitBall, make_contrasts

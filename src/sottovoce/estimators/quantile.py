@@ -34,8 +34,7 @@ from sottovoce.estimator import (
     make_release,
     read_source,
 )
-from sottovoce.estimators.loading import LoadableEstimator
-from sottovoce.estimators.sklearn_base import BaseEstimator
+from sottovoce.estimators.base import BaseEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid, QuantileGrid

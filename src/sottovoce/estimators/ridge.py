@@ -34,8 +34,7 @@ from sottovoce.estimator import (
     set_fitted_attributes,
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
-from sottovoce.estimators.loading import LoadableEstimator
-from sottovoce.estimators.sklearn_base import LinearModel, RegressorMixin
+from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (

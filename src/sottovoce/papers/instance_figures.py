@@ -29,7 +29,7 @@ from sottovoce.arrays import Floats
 from sottovoce.papers import instance_exact
 from sottovoce.papers.instance_claims import DELTA
 from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 
 #: Columns, length of θ₀ and noise of labels; the rows and ridge at which temperatures are tried.
 COLUMNS = 5

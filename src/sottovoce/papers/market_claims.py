@@ -29,7 +29,7 @@ from sottovoce.arrays import Floats
 from sottovoce.papers import market_published as paper
 from sottovoce.papers.market_published import make_generator
 from sottovoce.papers.plots import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import Task
+from sottovoce.papers.report import Task
 
 #: Appendix C: x = (1, −1), y = (1, −1), costs .1 and .6 uniform in [0, 1]. Its neighbour: the
 #: second label is 1.

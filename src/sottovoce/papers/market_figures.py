@@ -16,7 +16,7 @@ from itertools import pairwise
 from sottovoce.papers import market_claims as studies
 from sottovoce.papers.market_published import TRADE_OFFS, MarketWorth, measure_worth
 from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import Task
+from sottovoce.papers.report import Task
 
 CERTIFIED = "certified, κ"
 EXACT = "certified, exact charge"

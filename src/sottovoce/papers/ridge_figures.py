@@ -30,7 +30,7 @@ from sottovoce.papers.plots import (
     Series,
     format_percentile,
 )
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 from sottovoce.papers.ridge_setup import RUNS, LossMoments, RidgeData
 from sottovoce.papers.ridge_tables import (
     HALVED,

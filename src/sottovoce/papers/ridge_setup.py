@@ -28,7 +28,7 @@ from sklearn.model_selection import train_test_split
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidData
-from sottovoce.papers.registry import make_named_generator
+from sottovoce.papers.report import make_named_generator
 
 #: The paper's synthetic data: 100 rows of 30 columns, a fifth of them for testing.
 COLUMNS = 30

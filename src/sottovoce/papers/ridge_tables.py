@@ -38,7 +38,7 @@ from sottovoce.papers.plots import (
     format_number,
     format_percentile,
 )
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 from sottovoce.papers.ridge_setup import (
     RUNS,
     TRAIN,

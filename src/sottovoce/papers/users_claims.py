@@ -26,7 +26,7 @@ from scipy.stats import binom, norm
 import sottovoce as sv
 from sottovoce.arrays import Floats, Integers
 from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 from sottovoce.papers.users_regression import limit_rows, make_zipf_sizes, solve_least_squares
 from sottovoce.papers.users_tables import (
     DELTA,

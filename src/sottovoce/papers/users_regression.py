@@ -25,7 +25,7 @@ from sklearn.datasets import make_regression
 import sottovoce as sv
 from sottovoce.arrays import Floats, Integers
 from sottovoce.papers.plots import Figure, Outcome, Panel, ResultColumn, ResultTable, Series
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 
 #: The paper's synthetic data: half of the columns matter, and labels have this standard deviation
 #: around the plane.

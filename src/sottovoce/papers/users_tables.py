@@ -29,7 +29,7 @@ from scipy.special import expit
 from sottovoce.arrays import Floats, Integers
 from sottovoce.errors import InvalidData, MissingColumn
 from sottovoce.papers.plots import Outcome, Reason, ResultColumn, ResultTable
-from sottovoce.papers.registry import Task, make_named_generator
+from sottovoce.papers.report import Task, make_named_generator
 from sottovoce.papers.users_regression import (
     BEST,
     EPSILONS,

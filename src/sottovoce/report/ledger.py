@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import ledger, wording
-from sottovoce.accounting.zcdp import TotalLoss
+from sottovoce.accounting.renyi import TotalLoss
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line
 from sottovoce.ledgers.sql_ledger import SqlLedger
@@ -59,41 +60,54 @@ CONVERSION_NOTES = {
 
 
 def make_statement_page(statement: Statement) -> str:
-    """Returns the page: accounts, what they mean, every line, the head, and the proof."""
+    """Return the page: accounts, what they mean, every line, the head, and the proof."""
+    parts = _collect_parts(statement)
+    body = _BODY.substitute(parts, signed=_explain_signature(statement, "The ledger has"))
+    return make_page("Account of one person", body, style=_STYLE, private=True)
+
+
+def make_earlier_statement_page(statement: Statement) -> str:
+    """Return the page as version 0.1.0 drew it, so that statements from then can be checked."""
+    template = Template(Path(__file__).with_name("statement_0_1.html").read_text("utf-8"))
+    pictures = map(_draw_earlier_account, sum_accounts(statement.lines()))
+    parts = {**_collect_parts(statement), "picture": "\n".join(pictures)}
+    return template.substitute(parts, signed=_explain_signature(statement, "The books have"))
+
+
+def _collect_parts(statement: Statement) -> dict[str, str]:
+    """Return what is on the page, by its place in the template."""
     lines = statement.lines()
     last = statement.entries[-1]
     held = sum_accounts(lines)
-    body = _BODY.substitute(
-        stamp=make_stamp("PERSONAL", "This page is about one person, and for that person."),
-        person=escape(statement.person),
-        books=escape(statement.entries[0].key[:8]),
-        last=escape(f"{last.number:,} of {_format_time(last.at)}"),
-        accounts=make_table(
+    return {
+        "stamp": make_stamp("PERSONAL", "This page is about one person, and for that person."),
+        "person": escape(statement.person),
+        "books": escape(statement.entries[0].key[:8]),
+        "last": escape(f"{last.number:,} of {_format_time(last.at)}"),
+        "accounts": make_table(
             ["account", "allowed in all", "spent", "left"],
             [make_account_cells(account) for account in held],
         ),
-        picture=draw_accounts(held),
-        meaning="\n".join(f"<p>{escape(sentence)}</p>" for sentence in explain_odds(held)),
-        lines=make_table(
+        "picture": draw_accounts(held),
+        "meaning": "\n".join(f"<p>{escape(sentence)}</p>" for sentence in explain_odds(held)),
+        "lines": make_table(
             ["entry", "what was written", "amount"],
             [make_line_cells(line) for line in lines],
             "words",
         ),
-        head=statement.head,
-        signed=_explain_signature(statement),
-        made_by=escape(statement.made_by),
-        proof=f"{SCRIPT}\n{statement.to_json()}</script>",
-    )
-    return make_page("Account of one person", body, style=_STYLE, private=True)
+        "head": statement.head,
+        "made_by": escape(statement.made_by),
+        "proof": f"{SCRIPT}\n{statement.to_json()}</script>",
+    }
 
 
-def _explain_signature(statement: Statement) -> str:
-    """Returns how to check the signature, where the books sign."""
+def _explain_signature(statement: Statement, who: str) -> str:
+    """Return how to check the signature, where the ledger signs."""
     if not statement.key:
         return ""
     key = escape(statement.key)
     return (
-        "\n<p>The ledger has signed it. If the curator has published this public key, the page "
+        f"\n<p>{who} signed it. If the curator has published this public key, the page "
         "can be checked with it "
         f'alone, in the same way with --key:</p>\n<p class="head">{key}</p>'
     )
@@ -109,7 +123,10 @@ def read_statement(text: str) -> Statement:
             statement = Statement.from_json(found.group(1))
         else:
             statement = None
-        unchanged = statement is not None and make_statement_page(statement) == text
+        unchanged = statement is not None and text in (
+            make_statement_page(statement),
+            make_earlier_statement_page(statement),
+        )
     except (ValueError, TypeError, LookupError, AttributeError):
         statement = None  # raised below: what is wrong with it would quote the page
     if statement is None:
@@ -228,6 +245,20 @@ def _draw_account(account: AccountBalance) -> str:
         f"{account.format_amount(account.remaining)} left ({account.description})"
     )
     return make_figure(words, draw_share(share, f"{share:.0%} is spent"))
+
+
+def _draw_earlier_account(account: AccountBalance) -> str:
+    share = account.spent / max(account.granted, account.spent, 1)
+    words = (
+        f"{account.format_amount(account.spent)} spent, "
+        f"{account.format_amount(account.remaining)} left ({account.description})"
+    )
+    return (
+        f'<figure class="spent"><figcaption>{escape(words)}</figcaption>\n'
+        '<svg viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" '
+        f'aria-label="{share:.0%} is spent"><rect class="left" width="1000" height="10"/>'
+        f'<rect class="own" width="{1000 * share:.1f}" height="10"/></svg></figure>'
+    )
 
 
 def make_account_cells(account: AccountBalance) -> list[str]:

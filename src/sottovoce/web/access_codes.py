@@ -51,7 +51,7 @@ from pathlib import Path
 from sottovoce import private_files
 from sottovoce.errors import LedgerUnavailable
 from sottovoce.ledger import Ledger
-from sottovoce.ledgers.addresses import POSTGRES, SQLITE, get_key_folder
+from sottovoce.ledgers import POSTGRES, SQLITE, get_key_folder
 from sottovoce.ledgers.statement import Statement
 from sottovoce.report.html import make_document
 

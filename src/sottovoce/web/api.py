@@ -39,7 +39,7 @@ from sottovoce.report.plan import is_compared, make_verdict
 from sottovoce.schema import Column, Schema
 from sottovoce.web import actions
 from sottovoce.web.guard import API
-from sottovoce.web.market_form import LARGEST, LARGEST_NORM
+from sottovoce.web.market_pages import LARGEST, LARGEST_NORM
 from sottovoce.web.workspace import Job, State, UploadedTable, Workspace
 from sottovoce.wording import describe_error_unit
 

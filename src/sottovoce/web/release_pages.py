@@ -43,13 +43,14 @@ from sottovoce.data.source import DataSource
 from sottovoce.errors import SottovoceError
 from sottovoce.estimators import is_audited, list_questions
 from sottovoce.release import Release
-from sottovoce.report.audit import FOR_WHOM, make_audit_body
 from sottovoce.report.html import make_stamp
 from sottovoce.report.plan import draw_plan
 from sottovoce.report.release import (
+    FOR_WHOM,
     describe_origin,
     draw_answer,
     explain_promise,
+    make_audit_body,
     make_release_headline,
     tabulate_promise,
 )
@@ -63,8 +64,7 @@ from sottovoce.web.layout import (
     render,
     show_refusal,
 )
-from sottovoce.web.question_form import Fields, QuestionForm
-from sottovoce.web.schema_form import write_toml
+from sottovoce.web.question_form import Fields, QuestionForm, write_toml
 from sottovoce.web.workspace import Job, Workspace
 
 

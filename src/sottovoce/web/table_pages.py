@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError
 from sottovoce.report.plan import draw_grants as picture_of_grants
-from sottovoce.web import actions, question_form, release_pages, schema_form
+from sottovoce.web import actions, question_form, release_pages
 from sottovoce.web.layout import (
     download,
     get_workspace,
@@ -97,11 +97,11 @@ async def show_schema(request: Request) -> Response:
         return show_refusal(request, error)
     if request.method != "POST":
         return _render_schema(
-            request, schema_form.fill_schema_form(workspace.schemas.get(name), columns), {}
+            request, question_form.fill_schema_form(workspace.schemas.get(name), columns), {}
         )
     form = dict(await request.form(max_files=0, max_fields=FIELDS_PER_COLUMN * MOST_COLUMNS))
     fields = Fields(form)
-    described = schema_form.read_schema(fields, columns)
+    described = question_form.read_schema(fields, columns)
     if described is None:
         return _render_schema(request, form, fields.complaints)
     actions.declare(workspace, name, described)
@@ -121,7 +121,7 @@ def _render_schema(
         table=table,
         columns=list(table.columns.items()),
         names=[(column, column) for column in table.columns],
-        kinds=schema_form.COLUMN_KINDS,
+        kinds=question_form.COLUMN_KINDS,
         typed=typed,
         complaints=complaints,
     )
@@ -132,7 +132,7 @@ def download_schema(request: Request) -> Response:
     described = get_workspace(request).schemas.get(request.path_params["table"])
     if described is None:
         return redirect("/")
-    return download("schema.toml", schema_form.write_toml(described), "text/plain")
+    return download("schema.toml", question_form.write_toml(described), "text/plain")
 
 
 def show_people(
@@ -152,7 +152,7 @@ def show_people(
     except SottovoceError as error:
         return _render_schema(
             request,
-            schema_form.fill_schema_form(described, workspace.get_table(name).columns),
+            question_form.fill_schema_form(described, workspace.get_table(name).columns),
             {SCHEMA_FIELDS.get(error.parameter or "", ""): str(error)},
         )
     actions.prefetch_census(workspace, name)
