@@ -125,7 +125,10 @@ def draw_arrow(own: tuple[float, float, float], other: tuple[float, float, float
     foot = own[1] + BOX_HEIGHT
     if own[1] == other[1]:
         dip = foot + 18
-        return f'<path d="M{start:.0f} {foot:.0f}C{start:.0f} {dip} {end:.0f} {dip} {end:.0f} {foot:.0f}"/>'
+        return (
+            f'<path d="M{start:.0f} {foot:.0f}C{start:.0f} {dip} {end:.0f} {dip} '
+            f'{end:.0f} {foot:.0f}"/>'
+        )
     bend = (other[1] - foot) / 2
     return (
         f'<path d="M{start:.0f} {foot:.0f}C{start:.0f} {foot + bend:.0f} '
