@@ -173,8 +173,8 @@ def measure_loss(question: Question, person: int, draws: int = DRAWS) -> tuple[f
     answers = []
     for high in (True, False):
         data = make_data(question, len(GRANTS), person, high)
-        budgets, rows = estimator.gather(*data, epsilon=GRANTS, groups=None)
-        plan = estimator.plan_for(budgets, rows)
+        rows = estimator.gather(*data, epsilon=GRANTS, groups=None)
+        plan = estimator.plan_for(rows.budgets, rows)
         numbers = [read_number(estimator.answer(plan, rows)) for _ in range(draws)]
         answers.append(np.array(numbers))
     one, two = answers

@@ -17,7 +17,7 @@ import pytest
 import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
-MOST_FILES = 152
+MOST_FILES = 145
 MOST_LINES = 650
 MOST_PARTICIPLES = 10
 MOST_PACKED = 0.02
@@ -25,6 +25,8 @@ MOST_CONDITIONAL = 7 / 1000
 #: Longer files that are one idea each, with the idea.
 LONG_FILES = {
     "audit/instance_losses.py": "one audit: what each row, person and group lost",
+    "audit/inputs.py": "what an audit reads: a release, its estimator, rows and budgets",
+    "data/source.py": "one class: a table and what its columns are for",
     "estimators/baselines.py": "four ways around an estimator that share one request",
     "estimators/erm.py": "one question: what is asked, planned and promised",
     "estimators/label_private.py": "one question: what is asked, planned and promised",
@@ -34,8 +36,10 @@ LONG_FILES = {
     "ledgers/sql_ledger.py": "one ledger on two databases",
     "ledgers/witness.py": "the four kinds of witness, and asking all of them",
     "papers/ridge_tables.py": "the tables of one paper",
+    "schema.py": "the public description of a table",
     "session.py": "one class, each public method of which is a page of the reference",
     "solvers/interior_point.py": "one solver",
+    "web/api.py": "one interface: its bodies, its answers and its paths",
 }
 #: Words of the field that end like a participle.
 FIELD = {"cached", "clipped", "fitted", "signed", "weighted"}

@@ -268,8 +268,15 @@ def test_every_entry_fits_its_estimator():
 NAMES = {question.name for question in _BUILT_IN} | {one.recorded_as for one in _BUILT_IN}
 #: Words that are also a column's statistic, a loss, or a record's part.
 MEANINGS = {
-    # how a threshold is chosen, in the baselines and their comparison in the demo
-    "mean": {"cli/demo_comparison.py", "market/optimiser.py"},
+    # how a threshold is chosen, in the baselines and their comparison in the demo; and the mean of
+    # a market's normal law of costs
+    "mean": {
+        "cli/console.py",
+        "cli/demo_comparison.py",
+        "market/optimiser.py",
+        "web/api.py",
+        "web/market_pages.py",
+    },
     # a loss, not a question
     "logistic": {"wording.py"},
     # the heading of a table of constants: the regularisation

@@ -15,10 +15,17 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from sottovoce.papers import errata as others
 from sottovoce.papers import instance_claims
 from sottovoce.papers import instance_exact as paper
 from sottovoce.papers import market_claims as studies
-from sottovoce.papers import other_claims as others
+from sottovoce.papers.errata import (
+    PAPER_OF,
+    compute_errata,
+    format_digits,
+    make_errata_page,
+    outcome,
+)
 from sottovoce.papers.instance_claims import describe_cause
 from sottovoce.papers.instance_exact import (
     GaussianLoss,
@@ -26,13 +33,6 @@ from sottovoce.papers.instance_exact import (
     bound_generalisation,
     compute_group_privacy,
     compute_normal_mean,
-)
-from sottovoce.papers.other_claims import (
-    PAPER_OF,
-    compute_errata,
-    format_digits,
-    make_errata_page,
-    outcome,
 )
 from sottovoce.papers.plots import Outcome
 from sottovoce.papers.report import EXPERIMENTS, Task
@@ -154,7 +154,7 @@ def test_every_line_has_a_command_of_its_paper_that_exists():
 
 @pytest.mark.parametrize("key", ["instance", "ridge", "market", "users"])
 def test_the_errata_of_a_paper_are_an_experiment_too(key, monkeypatch):
-    monkeypatch.setattr("sottovoce.papers.other_claims.compute_table", found_errata().__getitem__)
+    monkeypatch.setattr("sottovoce.papers.errata.compute_table", found_errata().__getitem__)
     done = outcome(Task(f"{key}/errata", "small"))
     shown = [value for table in done.tables for value in table.columns[0].ours]
     assert shown == [
@@ -174,7 +174,7 @@ def test_the_page_is_what_the_code_makes():
 
 
 def test_the_command_writes_the_page():
-    command = [sys.executable, "-m", "sottovoce.papers.other_claims"]
+    command = [sys.executable, "-m", "sottovoce.papers.errata"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=180)
     assert done.stdout.decode("utf-8") == make_errata_page()
 

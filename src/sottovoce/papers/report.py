@@ -221,7 +221,7 @@ EXPERIMENTS = (
         "ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"
     ),
     Experiment("ridge/speed", "All runs at once against a loop over runs", "ridge_tables:speed"),
-    Experiment("ridge/errata", "What the paper got wrong", "other_claims:outcome"),
+    Experiment("ridge/errata", "What the paper got wrong", "errata:outcome"),
     Experiment("market/figure-2a", "Error and payments by trade-off", "market_figures:figure_2a"),
     Experiment(
         "market/figure-2b",
@@ -244,7 +244,7 @@ EXPERIMENTS = (
     Experiment("market/audit", "The claim of privacy, audited; ours too", "market_claims:audit"),
     Experiment("market/lies", "Who gains by a lie", "market_claims:lies"),
     Experiment("market/theorem-3.4", "The limit for many sellers", "market_claims:theorem_3_4"),
-    Experiment("market/errata", "What the paper got wrong", "other_claims:outcome"),
+    Experiment("market/errata", "What the paper got wrong", "errata:outcome"),
     Experiment(
         "users/theorem-2",
         "Weights against sample limiting, the ratio that tends to 3/2",
@@ -286,7 +286,7 @@ EXPERIMENTS = (
     Experiment(
         "users/table-2-noise", "Which ε the noise of Table 2 keeps", "users_claims:table_2_noise"
     ),
-    Experiment("users/errata", "What the paper got wrong, or left loose", "other_claims:outcome"),
+    Experiment("users/errata", "What the paper got wrong, or left loose", "errata:outcome"),
     Experiment("instance/figure-1", "Losses to noise on the solution", "instance_figures:figure_1"),
     Experiment(
         "instance/figure-2",
@@ -298,7 +298,7 @@ EXPERIMENTS = (
         "How efficient a posterior sample is",
         "instance_figures:efficiency",
     ),
-    Experiment("instance/errata", "What the paper got wrong", "other_claims:outcome"),
+    Experiment("instance/errata", "What the paper got wrong", "errata:outcome"),
 )
 
 

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errata of the papers, as a page: ``python -m sottovoce.papers.other_claims > docs/theory/errata.md``.
-
-And as tables.
+"""Errata of the papers: ``python -m sottovoce.papers.errata > docs/theory/errata.md``.
 
 Every number in its tables is computed, and a test holds docs/theory/errata.md against what this
 file makes. For `sottovoce reproduce` the same tables are an experiment of each paper, such as
 instance/errata.
 
-Where the papers on ridge regression, markets and user contributions are wrong or loose, one
-number a line.
-
-Like instance_claims.py, for docs/theory/errata.md. Numbers are closed forms, or medians over the
-seeded draws of the experiments, small enough for a page that is made in seconds; ``command`` names
-the experiment that has them in full.
+Here are the papers on ridge regression, markets and user contributions; the paper on per-instance
+privacy has instance_claims.py. Numbers are closed forms, or medians over the seeded draws of the
+experiments, small enough for a page that is made in seconds; ``command`` names the experiment that
+has them in full.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ ROUGHLY = 3
 TINY = 1e-99
 
 #: A line «name» stands for the table that the function of this name in instance_claims.py or
-#: other_claims.py makes.
+#: errata.py makes.
 PAGE = Path(__file__).with_name("errata_template.md").read_text("utf-8")
 TABLE = re.compile(r"^«(\w+)»$", re.MULTILINE)
 #: A table with the heading that it is under.
