@@ -78,12 +78,13 @@ thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
 tbody th { font-weight: normal; }
 td { white-space: nowrap; }
 .words td:nth-child(2), .text td { white-space: normal; }
+.words td:nth-child(2) { min-width: 9rem; }
 .words thead th:nth-child(2) { text-align: left; }
 .words td:nth-child(2) { text-align: left; color: var(--soft); }
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figcaption { margin-bottom: .3rem; }
 svg { width: 100%; min-width: 32rem; height: auto; }
-svg.compact { min-width: 0; max-width: 30rem; }
+svg.compact { min-width: 0; max-width: 26rem; }
 svg.share { display: block; min-width: 0; height: 14px; }
 .wide { overflow-x: auto; }
 .stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem;
