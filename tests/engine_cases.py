@@ -151,7 +151,7 @@ def statistics(owner: GroupLookup, kinds: int) -> Together:
                 reader=UnitBallReader(ball, FEATURES, reader),
                 label=ClassLabel("outcome", Classes(("well", "ill"))),
                 owner=owner,
-                loudness=rng.random(kinds),
+                row_weights=rng.random(kinds),
                 theta=theta,
                 positive=1,
             ),

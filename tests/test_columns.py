@@ -256,7 +256,7 @@ def test_a_session_leaves_out_who_is_not_named_and_spends_what_is_left(places):
     made = session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest)
     assert (
         max(session.balance(who) for who in range(PEOPLE)) < 0.1
-    )  # the loudest are heard no louder than helps
+    )  # the heaviest take part no heavier than helps
     assert session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest) == made
 
 

@@ -124,7 +124,7 @@ kinds = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(kinds=kinds, A=st.floats(0, 1e3))
 def test_integer_weights_never_overspend_nor_overflow(kinds, A):
-    """Everything in exact integers: W_l·10⁹ ≤ ε_l·loudest, charge ≥ loss, charge ≤ grant, total <
+    """Everything in exact integers: W_l·10⁹ ≤ ε_l·heaviest, charge ≥ loss, charge ≤ grant, total <
     2^62.
     """
     epsilon, rows, people = (

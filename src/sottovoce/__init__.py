@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sottovoce: personalised differential privacy.
 
-Everybody chooses how softly they are heard; every one of those promises is kept at once.
+Everybody chooses how softly they take part; every one of those promises is kept at once.
 
 >>> import sottovoce as sv
 >>> plan = sv.Mean(bounds=(0, 100), spread=10).plan(epsilon=[0.1] * 200 + [1.0] * 100)

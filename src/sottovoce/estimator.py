@@ -371,17 +371,17 @@ def load_matrix(
 
 def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
-    heard = plan.budgets.kinds.epsilon > 0
+    participating = plan.budgets.kinds.epsilon > 0
     if rows.features is None:
         if rows.label is None:
             missing = question.missing
         else:
             missing = rows.label.missing
-        if rows.engine.fold(HasInvalidValues(rows.value, rows.owner, heard, missing)):
+        if rows.engine.fold(HasInvalidValues(rows.value, rows.owner, participating, missing)):
             raise invalid_values_error()
         return
     features, label = rows.engine.fold(
-        HasInvalidRows(rows.features, rows.label, rows.owner, heard)
+        HasInvalidRows(rows.features, rows.label, rows.owner, participating)
     ).tolist()
     if features or label:
         raise rows.label.refusal() if label else invalid_values_error()

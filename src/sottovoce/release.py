@@ -444,7 +444,7 @@ class Release:
         )
         guess = f"any guess about one {unit}'s {'labels' if labels else 'data'}"
         if promise["neighbours"] == "zero out":
-            guess = f"a guess whether one {unit} was heard or left out"
+            guess = f"a guess whether one {unit} took part or was left out"
         return [
             f"Promise: differential privacy ({describe_currency(promise)}, neighbours by "
             f"{promise['neighbours']}) "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How loud each person is heard (docs/theory/weights.md).
+"""How loud each person takes part (docs/theory/weights.md).
 
 Every answer is driven by weights c_i ≥ 0 of rows that sum to one. The statistical error grows with
 Σc², the noise with the largest W_l/ε_l, so the weights minimise A·Σc_i² + (max_l W_l/ε_l)². Rows of
@@ -10,7 +10,7 @@ one person weigh the same, and W_l ∝ min(s_l, h·ε_l) with one number h for e
     symbol   name
     c_i      row / total            integer weights over their public sum
     W_l      person / total
-    B        loudest                a whole number with W_l·total/ε_l ≤ B for everybody
+    B        heaviest                a whole number with W_l·total/ε_l ≤ B for everybody
     ε_l W_l/(ε_l max W/ε)  charges  what each really spends, in units, never above the grant
 """
 
@@ -29,7 +29,7 @@ from sottovoce.arrays import Array, Floats, to_doubles
 from sottovoce.budgets import BudgetGroups
 from sottovoce.errors import InvalidBudget, InvalidParameter, UnequalLengths
 
-#: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the loudest row's
+#: Integer weights have this many bits: rounding down costs a person 2⁻⁴² of the heaviest row's
 #: weight.
 WEIGHT_BITS = 42
 #: All rows together weigh at most 2^62, so no int64 that counts weight can wrap.
@@ -79,13 +79,13 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
             "Pass the public constant A.",
             parameter="A",
         )
-    voice = solve_row_weights(budget, count, np.ones_like(budget), float(share)) * count
-    return np.asarray(voice / voice.sum(), dtype=np.float64)
+    person_weight = solve_row_weights(budget, count, np.ones_like(budget), float(share)) * count
+    return np.asarray(person_weight / person_weight.sum(), dtype=np.float64)
 
 
 def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
-    """Returns the optimal weight of one row of each kind, scaled so that the loudest row has weight
-    1.
+    """Returns the optimal weight of one row of each kind, scaled so that the heaviest row has
+    weight 1.
     """
     if 0 < A < math.inf:
         h = _solve_saturation(epsilon, rows, people, A)
@@ -100,19 +100,19 @@ def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> 
         cap = 1 / h
     else:
         cap = math.inf
-    voices = np.asarray(epsilon / rows, dtype=np.float64)
-    np.minimum(voices, cap, out=voices)
-    voices /= voices.max()
-    return voices
+    person_weights = np.asarray(epsilon / rows, dtype=np.float64)
+    np.minimum(person_weights, cap, out=person_weights)
+    person_weights /= person_weights.max()
+    return person_weights
 
 
 def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> float:
     """Returns the root h of φ, exactly up to rounding, by one sort and two sums from the end."""
-    heard = epsilon > 0
-    if not heard.all():
-        epsilon = epsilon[heard]
-        rows = rows[heard]
-        people = people[heard]
+    participating = epsilon > 0
+    if not participating.all():
+        epsilon = epsilon[participating]
+        rows = rows[participating]
+        people = people[participating]
     ratio = rows / epsilon
     order = _order_ascending(ratio)
     ratio = ratio[order]
@@ -194,14 +194,14 @@ class Weights:
         )
 
     @classmethod
-    def from_row_weights(cls, kinds: BudgetGroups, voices: Floats) -> Weights:
+    def from_row_weights(cls, kinds: BudgetGroups, person_weights: Floats) -> Weights:
         """Round weights of rows down to whole numbers of all the bits there are.
 
         Parameters
         ----------
         kinds : BudgetGroups
             People with equal budgets and row counts.
-        voices : Floats
+        weights : Floats
             Weights of rows, the largest of which is 1.
 
         Returns
@@ -211,8 +211,10 @@ class Weights:
         """
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
-        voices *= 2.0**bits
-        return cls.from_integers(kinds, np.floor(voices, out=voices).astype(np.int64))
+        person_weights *= 2.0**bits
+        return cls.from_integers(
+            kinds, np.floor(person_weights, out=person_weights).astype(np.int64)
+        )
 
     @classmethod
     def from_integers(cls, kinds: BudgetGroups, row: NDArray[np.int64]) -> Weights:
@@ -236,7 +238,7 @@ class Weights:
             person = row
         total = int(person @ kinds.people)
         loudest = _max_weight_per_epsilon(person, kinds.epsilon)
-        # By the choice of loudest nobody's loss exceeds the grant, so the smaller of the two is
+        # By the choice of heaviest nobody's loss exceeds the grant, so the smaller of the two is
         # still a bound.
         charges = np.minimum(units.round_up(person / float(loudest)), kinds.epsilon)
         concentration = float(np.sum((row / total) * (person / total) * kinds.people))

@@ -360,11 +360,11 @@ def lines(case, table) -> dict[str, Line]:
     minimise = ridge_objective.newton.minimise
 
     def at_problem(problem, tolerance, *start):
-        purse = ridge_objective.BudgetTotals.of(plan.budgets.kinds)
+        totals = ridge_objective.BudgetTotals.of(plan.budgets.kinds)
         if case.classes:
             scale = 2 / plan.noise["rate"]
         else:
-            scale = ridge_objective.choose_small_budget_threshold(purse.total)
+            scale = ridge_objective.choose_small_budget_threshold(totals.total)
         found["theta"] = minimiser_line(problem, scale, minimise)
         return minimise(problem, tolerance, *start)
 

@@ -356,7 +356,7 @@ def test_no_work_beside_the_page_listens_or_leaves_a_file_for_others(page, tmp_p
         assert address(here.getsockname()[1]) in listening(os.getpid())
     (tmp_path / "rows.csv").touch(0o644)
     assert for_others(tmp_path) == {"rows.csv"}
-    heard = set()
+    participating = set()
     left = set()
     processes = set()
     ended = threading.Event()
@@ -365,7 +365,7 @@ def test_no_work_beside_the_page_listens_or_leaves_a_file_for_others(page, tmp_p
         while True:
             there = descendants(page.process.pid)
             processes.update(there)
-            heard.update(*map(listening, there))
+            participating.update(*map(listening, there))
             left.update(for_others(page.folder / "temporary") | for_others(page.folder / "books"))
             if ended.wait(0.05):
                 return
@@ -378,7 +378,7 @@ def test_no_work_beside_the_page_listens_or_leaves_a_file_for_others(page, tmp_p
         ended.set()
         looking.join(PATIENCE)
     assert len(processes) > 1, "the process that tries a Parquet file was seen"
-    assert (heard, left) == ({address(page.port)}, set())
+    assert (participating, left) == ({address(page.port)}, set())
     assert {"books.db", "books.db.codes"} <= {
         path.name for path in (page.folder / "books").iterdir()
     }

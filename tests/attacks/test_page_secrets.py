@@ -86,7 +86,7 @@ def _when_it_is_there(path: Path) -> str:
 
 
 @pytest.fixture
-def heard(monkeypatch):
+def participating(monkeypatch):
     """What the curator is told, and a clock."""
     told = []
     clock = [0.0]
@@ -94,8 +94,8 @@ def heard(monkeypatch):
     return SignIn(TOKEN, told.append), told, clock
 
 
-def test_a_token_is_good_once(heard):
-    way, told, _ = heard
+def test_a_token_is_good_once(participating):
+    way, told, _ = participating
     first = way.redeem(TOKEN, "a")
     assert first is not None
     assert way.knows(first, "a")
@@ -107,8 +107,8 @@ def test_a_token_is_good_once(heard):
     assert len(told) == 2, "an old token is a wrong one"
 
 
-def test_a_token_is_good_for_minutes(heard):
-    way, told, clock = heard
+def test_a_token_is_good_for_minutes(participating):
+    way, told, clock = participating
     assert access_codes.LIFE <= 10 * 60
     clock[0] = access_codes.LIFE
     assert way.redeem(TOKEN, "a") is None
@@ -118,8 +118,8 @@ def test_a_token_is_good_for_minutes(heard):
     assert way.redeem(new, "a") is not None
 
 
-def test_a_cookie_is_good_in_the_browser_that_got_it(heard):
-    way, told, _ = heard
+def test_a_cookie_is_good_in_the_browser_that_got_it(participating):
+    way, told, _ = participating
     cookie = way.redeem(TOKEN, "a")
     assert not way.knows(cookie, "b")
     assert "another browser" in told[-1].words
@@ -127,8 +127,8 @@ def test_a_cookie_is_good_in_the_browser_that_got_it(heard):
     assert way.redeem(told[-1].token, "a") is not None
 
 
-def test_wrong_tokens_tell_the_curator_nothing_and_end_nothing(heard):
-    way, told, _ = heard
+def test_wrong_tokens_tell_the_curator_nothing_and_end_nothing(participating):
+    way, told, _ = participating
     cookie = way.redeem(TOKEN, "a")
     for token in ("", "wrong", TOKEN[:-1], f"{TOKEN}x", cookie, "ü"):
         assert way.redeem(token, "b") is None

@@ -69,19 +69,19 @@ def test_rounding_before_clipping_is_caught(monkeypatch):
 def test_a_weight_times_one_and_a_half_is_caught(case, whose, monkeypatch):
     original = kernels.WeightedKernel.pieces
 
-    def louder(self, batch):
+    def heavier(self, batch):
         factor = np.ones(len(self.weights))
         factor[0 if whose == "strictest" else -1] = 1.5
-        heard = type(self)(
+        participating = type(self)(
             self.value,
             self.grid,
             self.owner,
             (self.weights * factor).astype(np.int64),
             self.missing,
         )
-        return original(heard, batch)
+        return original(participating, batch)
 
-    monkeypatch.setattr(kernels.WeightedKernel, "pieces", louder)
+    monkeypatch.setattr(kernels.WeightedKernel, "pieces", heavier)
     assert caught(case, PEOPLE[0])
 
 

@@ -40,7 +40,7 @@ KINDS = 40
 RECODING = Recoding.of_bounds(sv.Bounds(features=(-0.5, 0.5)), None, P)
 BALL = UnitBall(np.zeros(P), np.full(P, 0.5), 1.2, 0.4, bits=23)
 LOUDNESS = np.random.default_rng(1).exponential(size=KINDS) ** 3  # very unequal
-LOUDNESS[7] = 0.0  # somebody is not heard
+LOUDNESS[7] = 0.0  # somebody is left out
 TAU = 0.3
 LABEL = Label("value", -1, 1)
 CLASS = ClassLabel("class", Classes.from_declaration((0, 1), None), coded=True)
@@ -55,7 +55,7 @@ def regression(point=theta, **options):
         "reader": EncodedReader(RECODING),
         "label": LABEL,
         "owner": OWNER,
-        "loudness": LOUDNESS,
+        "row_weights": LOUDNESS,
     }
     return HuberTerms(**common, loss=soft, theta=point, **options)
 
@@ -65,7 +65,7 @@ def classifier(point=theta, **options):
         "reader": UnitBallReader(BALL, RECODING),
         "label": CLASS,
         "owner": OWNER,
-        "loudness": LOUDNESS,
+        "row_weights": LOUDNESS,
     }
     return LogisticTerms(**common, positive=1, theta=point, **options)
 
@@ -265,7 +265,7 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
         reader=None,
         label=None,
         owner=None,
-        loudness=v,
+        row_weights=v,
         positive=1,
         theta=point.astype(float),
     )
@@ -290,7 +290,7 @@ def test_a_classifiers_sums_are_right(d, size, unequal):
     )  # a tenth of what the certificate takes, and no θ in it
     assert np.abs(gradient - np.array(exact, dtype=float)).max() <= 2.0**-49 * total * reach
     assert abs(value - float(loss)) <= 2.0**-49 * total * reach
-    # An entry of a row times the root of its bend, at most √v/2, is wrong by 2⁻²² of the loudest
+    # An entry of a row times the root of its bend, at most √v/2, is wrong by 2⁻²² of the heaviest
     # one's, √v at most.
     slack = 2.0**-21 * np.sqrt(v.max()) * np.sqrt(v).sum() + 200 * 2.0**-43 * v.max()
     assert np.abs(curvature - (phi * np.array(bend)[:, None]).T @ phi).max() <= slack
@@ -326,7 +326,7 @@ def error_of_a_certificate(soft, size):
         loss = losses.SoftHuber(TAU, 0.2)
     else:
         loss = losses.ClassicHuber(TAU)
-    kernel = replace(regression(), loudness=v, loss=loss)
+    kernel = replace(regression(), row_weights=v, loss=loss)
     value, gradient, curvature = summed(kernel, v, Z, y)
     extended = summed(replace(kernel, theta=point, extended=True), v, Z, y)[1]
     rows = np.column_stack([np.full(200, 0.5), np.rint(Z * 2.0**24) * 2.0**-24])

@@ -126,8 +126,10 @@ def test_raising_one_budget_never_lowers_that_voice_nor_breaks_a_promise(epsilon
     after = np.array(epsilon)
     after[who] *= raised
     one, two = (make(loss="squared", steps=10).plan(e) for e in (before, after))
-    voices = [p.budgets.by_person(p.weights.person)[who] / p.weights.total for p in (one, two)]
-    assert voices[1] >= voices[0] * (1 - 1e-6)
+    person_weights = [
+        p.budgets.by_person(p.weights.person)[who] / p.weights.total for p in (one, two)
+    ]
+    assert person_weights[1] >= person_weights[0] * (1 - 1e-6)
     assert np.all(two.charges <= after)
 
 

@@ -465,7 +465,7 @@ def lost(loud: float, rate: float, epsilon: float) -> float:
 
 
 def one_step(owner) -> tuple[float, float, float]:
-    """(loudness, promised ε, granted ε) of one sampled step."""
+    """(weight, promised ε, granted ε) of one sampled step."""
     plan = captured(ONE_ROW, owner, 1, **ONE_STEP).plan
     loud = plan.budgets.by_person(plan.weights.person)[owner] / plan.noise["integer_scale"]
     return float(loud), *charge(plan, ONE_ROW, owner)

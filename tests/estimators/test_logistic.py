@@ -132,8 +132,8 @@ def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(
     before = plan(granted)
     after = plan(np.where(np.arange(len(granted)) == who, granted * times, granted))
     assert np.all(before.charges <= granted)
-    voice = [p.weights.person[p.budgets.codes] / p.weights.total for p in (before, after)]
-    assert voice[1][who] >= voice[0][who] * (1 - 1e-9)
+    person_weight = [p.weights.person[p.budgets.codes] / p.weights.total for p in (before, after)]
+    assert person_weight[1][who] >= person_weight[0][who] * (1 - 1e-9)
     others = np.arange(len(granted)) != who
     assert np.all(after.charges[others] <= granted[others])
     strictest = np.argmin(granted)

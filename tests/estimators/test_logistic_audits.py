@@ -405,7 +405,7 @@ def test_a_plan_that_overspends_is_refused_before_a_row_is_read(monkeypatch):
 
 
 def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
-    """ν is drawn at ε_out·√λ/(2t) and added to the minimiser; everybody who is heard pays κ̄·W·η
+    """ν is drawn at ε_out·√λ/(2t) and added to the minimiser; everybody who takes part pays κ̄·W·η
     and ε_out.
     """
     rates = []
@@ -421,16 +421,17 @@ def test_the_solvers_last_digits_are_covered_by_noise_and_paid_for(monkeypatch):
     )
     plan = model.plan(epsilon=LOUD[0], n_features=2)
     model.fit(np.zeros((len(LOUD[0]), 2)), np.ones(len(LOUD[0])), epsilon=LOUD[0])
-    heard = logistic_mechanism.PersonWeights.of(plan.budgets.kinds, 2, 2, labels_only=False)
+    participating = logistic_mechanism.PersonWeights.of(plan.budgets.kinds, 2, 2, labels_only=False)
     rate = plan.noise["rate"]
     assert rates == pytest.approx(
-        [rate / 2, 1 / logistic_mechanism.compute_output_scale(heard, ridge, rate)], rel=1e-9
+        [rate / 2, 1 / logistic_mechanism.compute_output_scale(participating, ridge, rate)],
+        rel=1e-9,
     )
     assert model.coef_.ravel() == pytest.approx([12, 12])
-    alone = heard._charge_per_problem(rate, ridge, "kappa")
-    assert heard.slack == pytest.approx(logistic_mechanism.SLACK * LOUD[0].min())
+    alone = participating._charge_per_problem(rate, ridge, "kappa")
+    assert participating.slack == pytest.approx(logistic_mechanism.SLACK * LOUD[0].min())
     assert plan.guarantee.spent == pytest.approx(
-        units.UNITS_PER_EPSILON * (alone + heard.slack), abs=2
+        units.UNITS_PER_EPSILON * (alone + participating.slack), abs=2
     )
 
 

@@ -587,7 +587,9 @@ def test_a_strict_person_with_the_average_weight_is_caught(monkeypatch):
 
 def test_twice_the_concentration_is_caught(monkeypatch):
     monkeypatch.setattr(
-        sv.PosteriorSample, "_describe_noise", lambda self, voices: {"gamma": 2 * float(self.gamma)}
+        sv.PosteriorSample,
+        "_describe_noise",
+        lambda self, person_weights: {"gamma": 2 * float(self.gamma)},
     )
     assert audited(MIXED, np.argmax(MIXED[0]), **ruled)[0] > 1
 

@@ -157,7 +157,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     )
     theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
     H = ridge_errors.compute_regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
-    loudness, slack = fit._compute_row_weights(1.0, H, P)
+    row_weights, slack = fit._compute_row_weights(1.0, H, P)
     assert slack > 0
     rounded = ridge_objective.bound_tilt_rounding(
         TAU, CHOICE.norm, np.array([CHOICE.intercept_ridge] + [CHOICE.ridge] * P)
@@ -165,7 +165,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     assert 0 < rounded < solved[0]
     assert rates == pytest.approx([slack / (2 * (solved[0] + rounded))])
     assert theta == pytest.approx(1 / np.sqrt([CHOICE.intercept_ridge] + [CHOICE.ridge] * P))
-    assert np.all(loudness <= units.to_epsilon(budgets.kinds.epsilon) - slack + 1e-12)
+    assert np.all(row_weights <= units.to_epsilon(budgets.kinds.epsilon) - slack + 1e-12)
 
 
 @every_people
@@ -430,8 +430,8 @@ def test_rows_counted_instead_of_people_are_caught(monkeypatch):
     original = ridge_objective.StagedFit._compute_row_weights
 
     def per_row(self, share, H, slopes):
-        loudness, slack = original(self, share, H, slopes)
-        return loudness * self.budgets.kinds.rows, slack
+        row_weights, slack = original(self, share, H, slopes)
+        return row_weights * self.budgets.kinds.rows, slack
 
     monkeypatch.setattr(ridge_objective.StagedFit, "_compute_row_weights", per_row)
     assert any(objective_loss(MANY, o) > MANY[0][MANY[1] == o][0] for o in "abcdef")

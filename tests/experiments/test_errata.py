@@ -428,10 +428,10 @@ def test_limiting_rows_costs_more_than_three_halves():
     ratio = others.STATISTICAL
 
     def value(h, weighted):
-        heard = np.minimum(h, rows)
-        total = heard.sum()
+        participating = np.minimum(h, rows)
+        total = participating.sum()
         if weighted:
-            first = (heard**2 / rows).sum() / total**2
+            first = (participating**2 / rows).sum() / total**2
         else:
             first = 1 / total
         return ratio * first + (h / total) ** 2

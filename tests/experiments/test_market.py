@@ -192,7 +192,7 @@ def test_the_condition_for_convexity_holds_in_the_example():
 def test_the_same_audit_does_not_refute_ours_and_would_refute_a_bug():
     assert not studies.audit_certified(150).is_refuted
     assert studies.audit_certified(
-        150, louder=50.0
+        150, heavier=50.0
     ).is_refuted  # all of 75 draws apart, 6 could be missed
 
 

@@ -110,11 +110,11 @@ def test_raising_one_budget_never_lowers_that_voice_nor_breaks_a_promise(
     after[who] *= raised
     one = case.make().plan(epsilon=before)
     two = case.make().plan(epsilon=after)
-    assert voice(two, who) >= voice(one, who) * (1 - 1e-9)
+    assert person_weight(two, who) >= person_weight(one, who) * (1 - 1e-9)
     assert np.all(two.charges <= after)
 
 
-def voice(plan, who):
+def person_weight(plan, who):
     return plan.budgets.by_person(plan.weights.person)[who] / plan.weights.total
 
 

@@ -22,17 +22,17 @@ every_setting = pytest.mark.parametrize(("rate", "steps", "delta"), SETTINGS)
 GRANTS = np.array([0.01, 0.2, 1.0])
 
 
-def by_dp_accounting(rate, steps, delta, loudness, neighbours=NeighboringRelation.REPLACE_ONE):
+def by_dp_accounting(rate, steps, delta, row_weights, neighbours=NeighboringRelation.REPLACE_ONE):
     account = PLDAccountant(neighbours, value_discretization_interval=1e-4)
-    event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / loudness))
+    event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / row_weights))
     return account.compose(event, steps).get_epsilon(delta)
 
 
 @every_setting
 def test_losses_are_those_of_dp_accounting_under_replacement(rate, steps, delta):
     account = SampledSteps(rate, steps, delta)
-    loudness = account.sensitivity_of(np.array([0.3, 2.0]))
-    for ours, loud in zip(account.epsilon_of(loudness), loudness, strict=True):
+    row_weights = account.sensitivity_of(np.array([0.3, 2.0]))
+    for ours, loud in zip(account.epsilon_of(row_weights), row_weights, strict=True):
         theirs = by_dp_accounting(rate, steps, delta, float(loud))
         assert ours == pytest.approx(theirs, rel=3e-3)
         assert ours > 1.2 * by_dp_accounting(
@@ -52,13 +52,15 @@ def test_many_different_grants_are_rounded_to_the_safe_side_of_a_table(monkeypat
     monkeypatch.setattr(subsampled, "TABLE_SIZE", 16)
     account = SampledSteps(0.2, 50, 1e-5)
     grants = np.geomspace(0.05, 2, 300)
-    loudness = account.sensitivity_of(grants)
-    assert np.all(account.epsilon_of(loudness) <= grants)
-    assert np.all(np.diff(loudness) >= 0)
+    row_weights = account.sensitivity_of(grants)
+    assert np.all(account.epsilon_of(row_weights) <= grants)
+    assert np.all(np.diff(row_weights) >= 0)
     assert len(account._known) < 3 * subsampled.TABLE_SIZE
     exactly = account.sensitivity_of(grants[[0, 150, -1]])
-    assert np.all(loudness[[0, 150, -1]] >= exactly / (40 ** (1 / subsampled.TABLE_SIZE) * 1.01))
-    between = loudness * 0.999  # what is between two points of a table is charged as the louder one
+    assert np.all(row_weights[[0, 150, -1]] >= exactly / (40 ** (1 / subsampled.TABLE_SIZE) * 1.01))
+    between = (
+        row_weights * 0.999
+    )  # what is between two points of a table is charged as the heavier one
     assert np.all(
         account.epsilon_of(between)[[0, 150, -1]]
         >= account.epsilon_of(between[[0, 150, -1]]) * (1 - 1e-9)

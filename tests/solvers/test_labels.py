@@ -217,8 +217,10 @@ def test_the_gap_of_paper_us_example_grows():
 def test_one_column_of_ones_gives_the_weights_of_a_mean(ratio):
     _, owner, epsilon = design(60, 1, 20)
     found = label_map.solve_exact(np.ones((60, 1)), owner, epsilon, ratio)
-    voices = np.bincount(owner, found.map[0])
-    assert voices == pytest.approx(optimal_weights(epsilon, np.bincount(owner), A=ratio), abs=1e-3)
+    person_weights = np.bincount(owner, found.map[0])
+    assert person_weights == pytest.approx(
+        optimal_weights(epsilon, np.bincount(owner), A=ratio), abs=1e-3
+    )
 
 
 def by_cvxpy_in_groups(X, owner, epsilon, ratio, size):

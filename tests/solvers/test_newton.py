@@ -255,9 +255,9 @@ def test_the_output_noise_is_negligible():
     people = 10**6
     slopes = 20
     threshold = 0.1
-    heard = 1.0 * people
+    participating = 1.0 * people
     H = 0.5
-    error = newton.bound_rounding(people, slopes + 1, threshold) * heard * math.sqrt(H)
+    error = newton.bound_rounding(people, slopes + 1, threshold) * participating * math.sqrt(H)
     tolerance = newton.find_tolerance(error, least=ridge_objective.TOLERANCE * threshold)
     noise = math.sqrt((slopes + 1) * (slopes + 2)) * 2 * tolerance / (ridge_objective.SLACK * 1.0)
     sampling = threshold * math.sqrt(slopes / people)
@@ -443,7 +443,7 @@ def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
     plan = sv.LogisticRegression(bounds=BOX, classes=(0, 1)).plan(
         epsilon=1.0, rows=100, n_features=3
     )
-    voices = PersonWeights.of(plan.budgets.kinds, 4, 2, labels_only=False)
+    person_weights = PersonWeights.of(plan.budgets.kinds, 4, 2, labels_only=False)
     assert logistic_mechanism.compute_tolerance(
-        voices, 0.01
-    ) >= 4 * logistic_mechanism.bound_gradient_rounding(voices, 0.01)
+        person_weights, 0.01
+    ) >= 4 * logistic_mechanism.bound_gradient_rounding(person_weights, 0.01)

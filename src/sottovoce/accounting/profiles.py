@@ -403,23 +403,23 @@ def _find_posterior_roots(mu: Floats, a: Floats, delta: Floats) -> Floats:
 
 
 def _compute_where(
-    heard: NDArray[np.bool_],
+    participating: NDArray[np.bool_],
     given: tuple[Floats, ...],
     compute: Callable[..., Floats],
     otherwise: float,
 ) -> Floats:
-    """Return ``compute`` of the records that are heard, chunk by chunk, and a constant
+    """Return ``compute`` of the records that take part, chunk by chunk, and a constant
     elsewhere.
     """
-    answer = np.full(heard.size, otherwise)
+    answer = np.full(participating.size, otherwise)
     flat = [values.ravel() for values in given]
-    kept = heard.ravel()
-    for start in range(0, heard.size, CHUNK):
+    kept = participating.ravel()
+    for start in range(0, participating.size, CHUNK):
         here = kept[start : start + CHUNK]
         if here.any():
             part = [values[start : start + CHUNK][here] for values in flat]
             answer[start : start + CHUNK][here] = compute(*part)
-    return answer.reshape(heard.shape)
+    return answer.reshape(participating.shape)
 
 
 def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:

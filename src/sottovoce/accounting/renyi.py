@@ -150,13 +150,13 @@ def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
     """
     mu = np.sqrt(2 * np.asarray(rho, dtype=np.float64))
     target = delta * (1 - LATTICE_DELTA)
-    heard = np.where(mu > 0, mu, 1.0)
-    high = heard**2 / 2 + heard * math.sqrt(2 * math.log(1 / target))
-    zero = np.zeros_like(heard)
-    found = _bisect(lambda epsilon: gaussian_delta(heard, epsilon) > target, zero, high)[1] * (
-        1 + ROUNDING
-    )
-    found = np.where(gaussian_delta(heard, zero) > target, found, 0.0)
+    participating = np.where(mu > 0, mu, 1.0)
+    high = participating**2 / 2 + participating * math.sqrt(2 * math.log(1 / target))
+    zero = np.zeros_like(participating)
+    found = _bisect(lambda epsilon: gaussian_delta(participating, epsilon) > target, zero, high)[
+        1
+    ] * (1 + ROUNDING)
+    found = np.where(gaussian_delta(participating, zero) > target, found, 0.0)
     return np.where(mu > 0, found + LATTICE_EPSILON, 0.0)
 
 

@@ -9,7 +9,7 @@ imports it, and only when it is used.
 
     symbol   name
     q        rate
-    K/σ      loudness; ε grows with it, so a table of loudnesses is safe if they are rounded up
+    K/σ      weight; ε grows with it, so a table of loudnesses is safe if they are rounded up
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MOST_POINTS = 2e5
 SPARE_DELTA = 1e-3
 #: Below, the rounding of the transforms is no longer small beside δ.
 SMALLEST_DELTA = 1e-9
-#: A loudness is good if its ε lies this close below the grant.
+#: A weight is good if its ε lies this close below the grant.
 CLOSE = 2e-3
-#: Nobody is heard louder: where δ alone covers being drawn at all, no loudness would be too much.
+#: Nobody takes part heavier: where δ alone covers being drawn at all, no weight would be too much.
 MAX_SENSITIVITY = 6.0
 #: Up to this many different amounts are each looked for; more are rounded to a table of so many.
 MOST_EXACT = 12
@@ -70,22 +70,24 @@ class SampledSteps:
     delta: float
     _known: dict[float, float] = field(default_factory=dict, repr=False)
 
-    def epsilon_of(self, loudness: Floats) -> Floats:
-        """Return an ε at δ, entry by entry, that covers people of this loudness."""
-        values, where = np.unique(loudness, return_inverse=True)
-        heard = values[values > 0]
-        if len(heard) <= MOST_EXACT:
-            points = heard
+    def epsilon_of(self, row_weights: Floats) -> Floats:
+        """Return an ε at δ, entry by entry, that covers people of this weight."""
+        values, where = np.unique(row_weights, return_inverse=True)
+        participating = values[values > 0]
+        if len(participating) <= MOST_EXACT:
+            points = participating
         else:
-            points = _space_logarithmically(heard[0], heard[-1])
+            points = _space_logarithmically(participating[0], participating[-1])
         known = np.array([self._epsilon_at(float(point)) for point in points])
         covered = known[
-            np.searchsorted(points, heard)
-        ]  # the next point up; the last one is the loudest
-        return np.asarray(np.concatenate([np.zeros(len(values) - len(heard)), covered])[where])
+            np.searchsorted(points, participating)
+        ]  # the next point up; the last one is the heaviest
+        return np.asarray(
+            np.concatenate([np.zeros(len(values) - len(participating)), covered])[where]
+        )
 
     def sensitivity_of(self, epsilon: Floats) -> Floats:
-        """Return a loudness, entry by entry, whose ε at δ is at most the one given, and 0 where
+        """Return a weight, entry by entry, whose ε at δ is at most the one given, and 0 where
         there is none.
         """
         values, where = np.unique(epsilon, return_inverse=True)
@@ -98,35 +100,35 @@ class SampledSteps:
         covered = np.searchsorted(known, values, side="right")
         return np.concatenate([[0.0], points])[covered][where]
 
-    def _epsilon_at(self, loudness: float) -> float:
-        """Return ε at δ for one loudness; looked at coarsely first, to know how finely to look."""
-        if loudness not in self._known:
-            guess = self._estimate_epsilon(loudness)
-            finest = 2 * loudness * (loudness + 16) / MOST_POINTS
+    def _epsilon_at(self, row_weights: float) -> float:
+        """Return ε at δ for one weight; looked at coarsely first, to know how finely to look."""
+        if row_weights not in self._known:
+            guess = self._estimate_epsilon(row_weights)
+            finest = 2 * row_weights * (row_weights + 16) / MOST_POINTS
             for _ in range(3):
-                found = self._compose_steps(loudness, max(min(FINENESS * guess, 1.0), finest))
-                smaller = max(found, guess / 100, self._spread(loudness))
+                found = self._compose_steps(row_weights, max(min(FINENESS * guess, 1.0), finest))
+                smaller = max(found, guess / 100, self._spread(row_weights))
                 if smaller >= guess / 2:
                     break
                 guess = smaller
-            self._known[loudness] = found + LATTICE_EPSILON
-        return self._known[loudness]
+            self._known[row_weights] = found + LATTICE_EPSILON
+        return self._known[row_weights]
 
-    def _estimate_epsilon(self, loudness: float) -> float:
+    def _estimate_epsilon(self, row_weights: float) -> float:
         """ε in the limit of many steps, where the loss is Gaussian.
 
         At least the loss's own spread.
         """
-        mu = 2 * self.rate * math.sqrt(self.steps * math.expm1(min(loudness**2, 20.0)))
-        return max(float(gaussian_epsilon(mu**2 / 2, self.delta)), self._spread(loudness))
+        mu = 2 * self.rate * math.sqrt(self.steps * math.expm1(min(row_weights**2, 20.0)))
+        return max(float(gaussian_epsilon(mu**2 / 2, self.delta)), self._spread(row_weights))
 
-    def _spread(self, loudness: float) -> float:
-        return 2 * self.rate * loudness * math.sqrt(self.steps)
+    def _spread(self, row_weights: float) -> float:
+        return 2 * self.rate * row_weights * math.sqrt(self.steps)
 
-    def _compose_steps(self, loudness: float, fineness: float) -> float:
+    def _compose_steps(self, row_weights: float, fineness: float) -> float:
         package, distributions = _dp_accounting()
         one = distributions.from_gaussian_mechanism(
-            standard_deviation=1 / loudness,
+            standard_deviation=1 / row_weights,
             sampling_prob=self.rate,
             value_discretization_interval=fineness,
             neighboring_relation=package.NeighboringRelation.REPLACE_ONE,
@@ -136,8 +138,8 @@ class SampledSteps:
         )
 
     def _search_sensitivity(self, epsilon: float) -> float:
-        """Return a loudness with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log
-        loudness, bracketed.
+        """Return a weight with ε in (1 − CLOSE, 1] of the one given: secants of log ε in log
+        weight, bracketed.
         """
         if epsilon <= 2 * LATTICE_EPSILON:
             return 0.0

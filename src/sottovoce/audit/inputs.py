@@ -612,7 +612,7 @@ def compute_record_losses(
 ) -> Floats:
     """Return ε of adding z to each data set.
 
-    Weights are by place, and z has that of the loudest row.
+    Weights are by place, and z has that of the heaviest row.
     """
     x, y = setting.read_record(z, float(setting.root.max()))
     return np.array(

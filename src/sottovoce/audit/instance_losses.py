@@ -15,8 +15,8 @@ public: it depends on everybody.
 The summary of losses, and who is least protected and why, depend on everybody's data, and are as
 confidential as the losses. Who is least protected is told by rank, with names for whoever asks for
 them by hand. What sets somebody apart is told as a multiple of the median: how unlike the others'
-their features are (leverage), how badly the others foretell their label (residual), how loudly they
-are heard (weight) and how many rows they own.
+their features are (leverage), how badly the others foretell their label (residual), how strongly
+they take part (weight) and how many rows they own.
 
 Several rows at once are one replaced by another, a group that enters row by row, or all rows of a
 person. Where person l is present with rows X_l: S = X_l H⁻¹ X_lᵀ and errors e. Without them θ moves
@@ -237,7 +237,7 @@ class PerInstance(ConfidentialObject):
     def for_all(self) -> WorstRecord:
         """Return the most that any record could lose with these rows.
 
-        An added record has the weight of the loudest row. Float it for the number; ``x`` and ``y``
+        An added record has the weight of the heaviest row. Float it for the number; ``x`` and ``y``
         say which record.
 
         Returns
@@ -535,11 +535,11 @@ def _compute_facts(audit: PerInstance, owner: NDArray[np.int64], people: int) ->
     are.
     """
     weight = np.square(audit._setting.root)
-    heard = np.where(weight > 0, weight, 1.0)
+    participating = np.where(weight > 0, weight, 1.0)
     rows = np.bincount(owner, minlength=people).astype(np.float64)
     by_row = {
-        "leverage": np.asarray(audit.leverage) / heard,
-        "residual": np.abs(np.asarray(audit.residual)) / np.sqrt(heard),
+        "leverage": np.asarray(audit.leverage) / participating,
+        "residual": np.abs(np.asarray(audit.residual)) / np.sqrt(participating),
         "weight": weight,
     }
     means = {

@@ -4,7 +4,8 @@
 
 mechanism          releases                                       ε at δ
 Sample             θ̃ ~ N(θ̂, H⁻¹/γ)                               exact, theorem 3
-Radial             θ̂ + Z, density of Z ∝ exp(−η‖z‖)               exact pure ε, η‖θ − θ'‖, theorem 2
+Radial             θ̂ + Z, density of Z ∝ exp(−η‖z‖)               exact pure ε, η‖θ − θ'‖, theorem
+                                                                   2
 GaussianOutput     θ̂ + N(0, σ²A⁻¹), A a fixed matrix              exact, theorem 1
 GaussianObjective  the minimiser of ½‖y − Xθ‖² + ½λ‖θ‖² + bᵀθ,    exact, an integral, theorem 7
                    b ~ N(0, σ²I)

@@ -201,7 +201,7 @@ CAUTION = (
     "Errors hold noise, so they change from run to run, those of the 442 by several points. The "
     "clinic's ε were chosen small enough for the ways to differ: with the ε of the 442, from 0.1 "
     "to 2, its 20,000 people are so many that one ε for all is nearly as good (2,081 euros against "
-    "1,995, when this was written). A model in which some are heard louder stands for everybody "
+    "1,995, when this was written). A model in which some have more weight stands for everybody "
     "only if budgets do not go along with values; here they cannot, being given out by row number."
 )
 

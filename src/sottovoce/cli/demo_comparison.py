@@ -529,7 +529,7 @@ each with fresh noise,
 errors averaged. Such errors can be shown only because these data are public or invented.</p>
 <p>With one ε for everybody it must be the strictest, so careful people make the answer vague for \
 all. With an ε each,
-everybody is heard for what they allow. The thin line marks least squares without any privacy: no \
+everybody counts for what they allow. The thin line marks least squares without any privacy: no \
 linear
 model does much better.</p>
 $studies

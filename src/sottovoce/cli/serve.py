@@ -3,7 +3,7 @@
 
 It prints a link that opens the page once; who has not seen it cannot come in. Books are opened and
 never made by mistake, as by every other verb. When it ends, by Ctrl-C or by any signal that can be
-heard, the tables that were brought to it are deleted; what a process that was killed has left is
+caught, the tables that were opened in it are deleted; what a process that was killed has left is
 swept when the next one begins.
 """
 
@@ -93,8 +93,8 @@ def serve(
         )
     with suppress(OSError):  # the terminal may be gone, and have sent the signal
         echo("The page is closed, and the tables that were brought to it are deleted.", stderr=True)
-    if ending.heard is not None:
-        raise typer.Exit(KILLED + ending.heard)
+    if ending.participating is not None:
+        raise typer.Exit(KILLED + ending.participating)
 
 
 @dataclass

@@ -5,7 +5,7 @@ whatever it is doing.
 Loading libraries takes most of the time of a short command, and Ctrl-C then meets Python in places
 that cannot raise anything, such as the callback by which an import gives its lock back. There
 Python drops a KeyboardInterrupt and goes on. An interrupt that was dropped is sent once more, until
-it is heard; and an error that a library made of one is taken for what it was.
+it takes part; and an error that a library made of one is taken for what it was.
 """
 
 from __future__ import annotations

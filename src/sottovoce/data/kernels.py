@@ -198,13 +198,13 @@ class HasInvalidValues:
 
     value: str
     owner: GroupLookup
-    heard: NDArray[np.bool_]  # by kind; rows of people left out are not read
+    participating: NDArray[np.bool_]  # by kind; rows of people left out are not read
     missing: float | None = None
 
     @cached_property
     def everybody(self) -> bool:
         """Whether nobody is left out."""
-        return bool(self.heard.all())
+        return bool(self.participating.all())
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ class HasInvalidValues:
         """
         values = as_floats(batch.column(self.value))
         if not self.everybody:
-            values = values[self.heard[self.owner.kinds(batch)]]
+            values = values[self.participating[self.owner.kinds(batch)]]
         if self.missing is not None:
             return int(np.isinf(values).any())
         return int(not np.isfinite(values).all())

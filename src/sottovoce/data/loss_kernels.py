@@ -10,7 +10,7 @@ as integers (docs/theory/solver.md, section on rounding).
 
 symbol        name
 φ             a row: (½, z) for a regression, a point of the unit ball for a classifier
-v_i           loudness of a row, by kind
+v_i           weight of a row, by kind
 ρ, ψ, ψ'      loss of a residual, its derivative, its curvature (solvers/losses.py)
 s             σ(−y·φᵀθ), how much a classifier doubts the label
 """
@@ -80,7 +80,7 @@ class RowTerms:
     reader: Reader
     label: Any
     owner: GroupLookup
-    loudness: Floats  # of one row, by kind
+    row_weights: Floats  # of one row, by kind
     theta: Array
     extended: bool = False
 
@@ -111,14 +111,14 @@ class RowTerms:
         return total
 
     def read(self, batch: Any) -> RowBlock:
-        """Returns loudness, rows and labels; rows of people left out are not read."""
-        v = self.loudness[self.owner.kinds(batch)]
+        """Returns weight, rows and labels; rows of people left out are not read."""
+        v = self.row_weights[self.owner.kinds(batch)]
         rows = self.reader.matrix(batch)
         labels = self._read_labels(batch)
-        heard = v > 0
-        if heard.all():
+        participating = v > 0
+        if participating.all():
             return (v, rows, labels)
-        return (v[heard], rows[heard], labels[heard])
+        return (v[participating], rows[participating], labels[participating])
 
     def sum_piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
         """Returns the sums over at most 2^13 rows."""
@@ -195,12 +195,12 @@ class RowTerms:
 
     @cached_property
     def _exponent(self) -> int:
-        """No row's loudness reaches 2 to this."""
-        return math.frexp(float(self.loudness.max()))[1]
+        """No row's weight reaches 2 to this."""
+        return math.frexp(float(self.row_weights.max()))[1]
 
     @cached_property
     def _pull_exponent(self) -> int:
-        return math.frexp(float(self.loudness.max()) * self._max_slope())[1]
+        return math.frexp(float(self.row_weights.max()) * self._max_slope())[1]
 
     @cached_property
     def _pull_units(self) -> list[float]:
@@ -295,7 +295,7 @@ class LogisticTerms(RowTerms):
 
 
 def split_pieces(read: RowBlock) -> Iterator[RowBlock]:
-    """Yields loudness, rows and labels in pieces."""
+    """Yields weight, rows and labels in pieces."""
     v, rows, labels = read
     for at in range(0, len(v), PIECE):
         yield v[at : at + PIECE], rows[at : at + PIECE], labels[at : at + PIECE]

@@ -236,7 +236,7 @@ class HasInvalidRows:
     reader: Reader
     label: Label | ClassLabel
     owner: GroupLookup
-    heard: NDArray[np.bool_]
+    participating: NDArray[np.bool_]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -249,6 +249,8 @@ class HasInvalidRows:
 
     def __call__(self, batch: Any) -> NDArray[np.int64]:
         """Returns a 1 where anything is missing, infinite or undeclared."""
-        heard = self.heard[self.owner.kinds(batch)]
-        features = not np.isfinite(self.reader.matrix(batch)[heard]).all()
-        return np.array([features, self.label.find_invalid(batch)[heard].any()], dtype=np.int64)
+        participating = self.participating[self.owner.kinds(batch)]
+        features = not np.isfinite(self.reader.matrix(batch)[participating]).all()
+        return np.array(
+            [features, self.label.find_invalid(batch)[participating].any()], dtype=np.int64
+        )

@@ -46,10 +46,10 @@ from sottovoce.weights import Weights
 BITS = 13
 UNIT = 2**BITS
 BLOCK = 2**13
-#: Weights fit one limb if nobody's is below this share of the loudest row's; else two limbs are
+#: Weights fit one limb if nobody's is below this share of the heaviest row's; else two limbs are
 #: used.
 ONE_LIMB = 1 / 64
-#: Who grants less than this part of the mean ε is not heard.
+#: Who grants less than this part of the mean ε is left out.
 USABLE_SHARE = 1e-6
 
 
@@ -123,14 +123,18 @@ class ResidualHistogram:
         """Returns the exact weight in each cell."""
         weights = self.weights[self.owner.kinds(batch)]
         Z = self.reader.matrix(batch)
-        heard = weights > 0
+        participating = weights > 0
         fitted = [
             compute_predictions(round_to_grid(Z[at : at + PIECE]), self.theta)
             for at in range(0, len(Z), PIECE)
         ]
         residuals = self.label.values(batch) - np.concatenate([np.empty(0), *fitted])
         total = self.zero()
-        np.add.at(total, self.grid.integers(residuals[heard]).astype(np.int64), weights[heard])
+        np.add.at(
+            total,
+            self.grid.integers(residuals[participating]).astype(np.int64),
+            weights[participating],
+        )
         return total
 
 
@@ -170,7 +174,7 @@ def make_proportional_weights(kinds: BudgetGroups) -> Weights:
 def has_usable_budget(kinds: BudgetGroups) -> NDArray[np.bool_]:
     """Returns which kinds of people grant at least a millionth of the mean ε.
 
-    Fewer than that could not be heard, but what covers rounding (solver_error, ε_out) must be paid
+    Fewer than that could not take part, but what covers rounding (solver_error, ε_out) must be paid
     by everybody who takes part, so one person at 1e-9 would set the noise for all.
     """
     mean = float((kinds.epsilon * kinds.people).sum() / kinds.people.sum())
@@ -245,16 +249,16 @@ class Gradients:
         size = min(GRADIENT_PIECE, max(PIECE_NUMBERS // len(self.theta), 1))
         yield from (batch.slice(at, size) for at in range(0, len(batch), size))
 
-    def _read_gradients(self, batch: Any, heard: NDArray[np.bool_]) -> Floats:
-        """Returns the gradients of rows that are heard; no other is read."""
+    def _read_gradients(self, batch: Any, participating: NDArray[np.bool_]) -> Floats:
+        """Returns the gradients of rows that take part; no other is read."""
         Z = self.reader.matrix(batch)
         if isinstance(self.label, ClassLabel):
             y = self.label.signs(batch, 1)
         else:
             y = self.label.values(batch)
-        if heard.all():
+        if participating.all():
             return self.of_rows(Z, y)
-        return self.of_rows(Z[heard], y[heard])
+        return self.of_rows(Z[participating], y[participating])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -291,9 +295,9 @@ class RowSums(Gradients):
         weight = self.weights[self.owner.kinds(batch)]
         if self.place is not None and self.chosen is not None:
             weight = weight * self.chosen[self.place.kinds(batch)]
-        heard = weight > 0
-        gradients = self._read_gradients(batch, heard)
-        weight = weight[heard]
+        participating = weight > 0
+        gradients = self._read_gradients(batch, participating)
+        weight = weight[participating]
         return (np.ones(len(weight)) @ clip_gradients(gradients, weight, self.clip)).astype(
             np.int64
         )
@@ -357,11 +361,13 @@ class PersonSums(Gradients):
 
     def _piece(self, batch: Any) -> SumsByPerson:
         line = self.lines[self.place.kinds(batch)]
-        heard = line >= 0
+        participating = line >= 0
         none = self.zero()
-        whole = np.rint(self._read_gradients(batch, heard) * (1 / self.unit)).astype(np.int64)
+        whole = np.rint(self._read_gradients(batch, participating) * (1 / self.unit)).astype(
+            np.int64
+        )
         return SumsByPerson(
-            none.people, none.width, (_add_lines(line[heard], whole),) if len(whole) else ()
+            none.people, none.width, (_add_lines(line[participating], whole),) if len(whole) else ()
         )
 
 

@@ -9,7 +9,7 @@ the null record, and they spread by a tenth of the range.
 
 symbol                  name
 p_l                     how likely person l is kept
-h = Σ p_i/n             Picked.heard, the share of the rows that is heard, on average
+h = Σ p_i/n             Picked.participating, the share of the rows that takes part, on average
 Σ s_l²p_l(1−p_l)/n²     Picked.by_chance
 Σ (p_i/n − h/n)²        Picked.uneven
 """
@@ -39,9 +39,9 @@ RANKS = (0.5 - AWAY / 2, 0.5 + AWAY / 2)
 
 @dataclass(frozen=True)
 class PickedRowsError:
-    """Which share of the rows is heard, and how much that varies."""
+    """Which share of the rows takes part, and how much that varies."""
 
-    heard: float
+    participating: float
     by_chance: float
     uneven: float
 
@@ -52,9 +52,9 @@ class PickedRowsError:
         n = budgets.n_rows
         chance = selection.compute_inclusion_probability(kinds.epsilon, threshold)
         rows = kinds.rows * kinds.people
-        heard = float(rows @ chance) / n
+        participating = float(rows @ chance) / n
         by_chance = float((kinds.people * (kinds.rows / n) ** 2) @ (chance * (1 - chance)))
-        return cls(heard, by_chance, float(rows @ ((chance - heard) / n) ** 2))
+        return cls(participating, by_chance, float(rows @ ((chance - participating) / n) ** 2))
 
     @classmethod
     def of_limit(cls, rows: int, kept: int) -> PickedRowsError:
@@ -93,13 +93,13 @@ def restate_error(release: Any, picked: PickedRowsError) -> Any:
 def _one(
     error: ExpectedError, picked: PickedRowsError, parameters: Mapping[str, Any], place: int
 ) -> ExpectedError:
-    lost = 1 - picked.heard
+    lost = 1 - picked.participating
     varies = picked.by_chance + picked.uneven
     if lost <= 0 and varies <= 0:
         return error
     if error.unit.startswith("as a share"):
         q = parameters["q"][place]
-        moved = _shift_rank(q, picked.heard)
+        moved = _shift_rank(q, picked.participating)
         spread = math.sqrt(q * (1 - q))
         away = 0.0
     else:
@@ -147,11 +147,11 @@ def _freedom(parameters: Mapping[str, Any]) -> int:
     )
 
 
-def _shift_rank(q: float, heard: float) -> float:
+def _shift_rank(q: float, participating: float) -> float:
     """How far in rank null records move a quantile: values fill the bounds evenly, nulls have one
     rank r among them.
 
     h·t + (1 − h)·[t ≥ r] = q for the rank t of the answer, or t = r where the sum jumps over q.
     """
-    ranks = [min(max(r, (q - 1 + heard) / heard), q / heard) for r in RANKS]
+    ranks = [min(max(r, (q - 1 + participating) / participating), q / participating) for r in RANKS]
     return math.sqrt(float(np.mean([(t - q) ** 2 for t in ranks])))

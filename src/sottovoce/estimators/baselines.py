@@ -534,7 +534,7 @@ def restore_form(name: str, values: Any, columns: list[Array]) -> Any:
 
 
 class Sampled(BaselineWrapper):
-    """Personal ε by sampling people: the careful are rarely kept, and then all are heard at one ε.
+    """Personal ε by sampling people: the careful are rarely kept, and then all take part at one ε.
 
     **Question.** That of ``estimator``, in which a null record stands for whoever is dropped.
 
@@ -673,11 +673,11 @@ class Sampled(BaselineWrapper):
             np.asarray(budgets.codes), return_index=True
         )  # of each kind; inside, kinds are others
         which = inner.budgets.by_person(np.arange(len(inner.budgets.kinds)))[someone]
-        voice = inner.weights.person[which] * selection.compute_inclusion_probability(
+        person_weight = inner.weights.person[which] * selection.compute_inclusion_probability(
             budgets.kinds.epsilon, t
         )
         row = inner.weights.row[which]
-        person = voice.astype(np.int64)
+        person = person_weight.astype(np.int64)
         sampling = {
             "threshold": units.to_epsilon(t),
             "null": "middle" if self.null is None else repr(self.null),
@@ -885,9 +885,9 @@ def _read_null_entries(record: Any, cells: list[Array]) -> list[Any]:
 def _refuse_invalid_cells(
     cells: dict[str, list[Array]], budgets: Budgets, missing: float | None
 ) -> None:
-    heard = (budgets.kinds.epsilon > 0)[budgets.row_codes()]
+    participating = (budgets.kinds.epsilon > 0)[budgets.row_codes()]
     for numeric in (c for columns in cells.values() for c in columns if c.dtype.kind == "f"):
-        fill_missing(numeric[heard], missing)
+        fill_missing(numeric[participating], missing)
 
 
 class Limited(BaselineWrapper):

@@ -5,7 +5,7 @@
 Minimise Σ c_i·ℓ(φ_iᵀθ, y_i) over a ball or a box. erm_mechanism.py has the steps, the weights and
 what they cost, and how far and how fast to go; solvers/losses.py has losses. The plan is public:
 
-    grants (ε_l, δ) → loudness → weights → clip, steps, stride → whole numbers, σ → charges
+    grants (ε_l, δ) → weight → weights → clip, steps, stride → whole numbers, σ → charges
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _has_odds(erm: ERM) -> bool:
 
 
 class ERM(LoadableEstimator, LinearModel):
-    """Empirical risk minimisation, each person heard as loudly as their own (ε, δ) allows.
+    """Empirical risk minimisation, each person with the weight that their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
     the label of a regression) lie in ``bounds``; values beyond are clipped. Classes are declared,
@@ -542,14 +542,14 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
     d = recoding.width + 1
     account = settings.account
     single = account.single_step_sensitivity(kinds.epsilon)
-    heard = replace_budgets(kinds, single)
-    # In units of the loudest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max
+    participating = replace_budgets(kinds, single)
+    # In units of the heaviest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max
     # W·m_max/m)².
     A = GRADIENT_VARIANCE / d * float(single.max()) ** 2
-    voices = solve_row_weights(
-        heard.epsilon / float(heard.epsilon.max()), kinds.rows, kinds.people, A
+    person_weights = solve_row_weights(
+        participating.epsilon / float(participating.epsilon.max()), kinds.rows, kinds.people, A
     )
-    noise = _compute_single_noise(voices, kinds.rows, kinds.people, single)
+    noise = _compute_single_noise(person_weights, kinds.rows, kinds.people, single)
     way = erm_mechanism.choose_schedule(
         settings.shape, recoding.width, settings.clip * noise, settings.steps
     )
@@ -557,7 +557,7 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
         d * way.steps, float(units.to_epsilon(kinds.epsilon).max()), settings.delta
     )
     weights, scale = round_weights(
-        kinds, voices, account.per_step_sensitivity(single, way.steps), least
+        kinds, person_weights, account.per_step_sensitivity(single, way.steps), least
     )
     guarantee = account.guarantee(budgets, weights.person / scale, way.steps)
     rate = math.ldexp(settings.rate, -RATE_BITS)
@@ -725,9 +725,9 @@ def _refuse_sampling(rate: Any, delta: float) -> None:
         )
 
 
-def _compute_single_noise(voices: Floats, rows: Any, people: Any, single: Floats) -> float:
+def _compute_single_noise(person_weights: Floats, rows: Any, people: Any, single: Floats) -> float:
     """Returns max_l W_l/m_l, the weights summing to one."""
-    person = voices * rows
+    person = person_weights * rows
     ratio = np.divide(person, single, out=np.zeros_like(person), where=single > 0)
     return float(ratio.max() / (person @ people))
 

@@ -11,16 +11,17 @@ numbers. Rows are read where they live, once a step (gradients.py).
     ∇ = ℓ'·φ      the gradient    L    clip                     q       rate
     η             stride          B    radius                   T       steps
 
-How loud each person may be heard under Gaussian noise, and what it costs them (docs/theory/erm.md).
+How loud each person may take part under Gaussian noise, and what it costs them
+(docs/theory/erm.md).
 
-A person's loudness is K_l/σ: how far, in standard deviations of the noise, they can move the sum of
-one step. Two accounts say which loudness a grant (ε_l, δ) allows:
+A person's weight is K_l/σ: how far, in standard deviations of the noise, they can move the sum of
+one step. Two accounts say which weight a grant (ε_l, δ) allows:
 `FullBatchAccountant`, where all take part in every step, and `SubsampledAccountant`, where
 everybody takes part in a step with probability q.
 
     symbol      name
-    m_l         single, the loudness that the grant would allow if all T steps were one
-    m_l/(q√T)   the loudness in each step
+    m_l         single, the weight that the grant would allow if all T steps were one
+    m_l/(q√T)   the weight in each step
     P_l, σ      weights.person, scale: whole numbers with P_l/σ ≤ m_l/(q√T) for everybody
 
 How far, how fast and within which limits gradient descent goes, from public numbers alone
@@ -178,16 +179,16 @@ class Descent:
             return rows.engine.fold(kernel).astype(np.float64)
         assert place is not None  # rows of one person have a column that says so
         if chosen is None:
-            heard = people.weight > 0
+            participating = people.weight > 0
         else:
-            heard = chosen & (people.weight > 0)
-        lines = np.where(heard, np.cumsum(heard) - 1, -1)
+            participating = chosen & (people.weight > 0)
+        lines = np.where(participating, np.cumsum(participating) - 1, -1)
         by_person = regression_kernels.PersonSums(
             **common, place=place, lines=lines, most=people.most
         )
         sums = rows.engine.fold(by_person).dense()
         return self.sum_over_people(
-            sums, by_person.unit / people.counts[heard], people.weight[heard]
+            sums, by_person.unit / people.counts[participating], people.weight[participating]
         )
 
     def sum_over_people(self, sums: Integers, scale: Floats, weight: Floats) -> Floats:
@@ -230,15 +231,15 @@ SENSITIVITY_UNITS = 2.0**40
 
 
 class Accountant(Protocol):
-    """Turns grants into loudness, and loudness into what was spent."""
+    """Turns grants into weight, and weight into what was spent."""
 
     def single_step_sensitivity(self, granted: units.Units) -> Floats:
         """Returns m_l for each grant."""
 
     def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
-        """Returns the loudness in each of so many steps."""
+        """Returns the weight in each of so many steps."""
 
-    def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
+    def guarantee(self, budgets: Budgets, row_weights: Floats, steps: int) -> Guarantee:
         """The promise to kinds of people who are this loud in each of so many steps."""
 
 
@@ -256,10 +257,10 @@ class FullBatchAccountant:
         """Returns m/√T."""
         return single / math.sqrt(steps)
 
-    def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
-        """ρ = 2T·loudness², read at δ; rounded up, and never above what the grant is worth."""
+    def guarantee(self, budgets: Budgets, row_weights: Floats, steps: int) -> Guarantee:
+        """ρ = 2T·weight², read at δ; rounded up, and never above what the grant is worth."""
         spent = units.check_within_grant(
-            units.round_up(2 * steps * loudness**2), self._rho(budgets.kinds.epsilon)
+            units.round_up(2 * steps * row_weights**2), self._rho(budgets.kinds.epsilon)
         )
         return replace(
             Guarantee.of(budgets, spent), currency="zCDP rho", delta=self.delta, gaussian=True
@@ -279,16 +280,18 @@ class SubsampledAccountant:
     account: SampledSteps
 
     def single_step_sensitivity(self, granted: units.Units) -> Floats:
-        """Returns q·√T times the loudness that (ε, δ) allows."""
+        """Returns q·√T times the weight that (ε, δ) allows."""
         return self.account.sensitivity_of(units.to_epsilon(granted)) * self._factor
 
     def per_step_sensitivity(self, single: Floats, steps: int) -> Floats:
         """Returns m/(q√T)."""
         return single / self._factor
 
-    def guarantee(self, budgets: Budgets, loudness: Floats, steps: int) -> Guarantee:
-        """ε at δ; rounded up, and never above the grant, which covers everybody's loudness."""
-        spent = np.minimum(units.round_up(self.account.epsilon_of(loudness)), budgets.kinds.epsilon)
+    def guarantee(self, budgets: Budgets, row_weights: Floats, steps: int) -> Guarantee:
+        """ε at δ; rounded up, and never above the grant, which covers everybody's weight."""
+        spent = np.minimum(
+            units.round_up(self.account.epsilon_of(row_weights)), budgets.kinds.epsilon
+        )
         return replace(
             Guarantee.of(budgets, spent), currency="epsilon, delta", delta=self.account.delta
         )
@@ -298,38 +301,40 @@ class SubsampledAccountant:
         return self.account.rate * math.sqrt(self.account.steps)
 
 
-def replace_budgets(kinds: BudgetGroups, loudness: Floats) -> BudgetGroups:
-    """Returns the kinds with their loudness, as whole numbers, in the place of ε."""
-    most = float(loudness.max(initial=0.0))
+def replace_budgets(kinds: BudgetGroups, row_weights: Floats) -> BudgetGroups:
+    """Returns the kinds with their weight, as whole numbers, in the place of ε."""
+    most = float(row_weights.max(initial=0.0))
     if not most > 0:
         raise InvalidBudget(
-            "Nobody grants enough to be heard at this δ.",
+            "Nobody grants enough to take part at this δ.",
             "What (ε, δ) allows is counted in billionths of ρ, and nobody has one.",
             "Wait for larger grants, or choose a larger δ.",
             parameter="epsilon",
         )
     return BudgetGroups(
-        np.floor(loudness / most * SENSITIVITY_UNITS).astype(np.int64), kinds.rows, kinds.people
+        np.floor(row_weights / most * SENSITIVITY_UNITS).astype(np.int64), kinds.rows, kinds.people
     )
 
 
 def round_weights(
-    kinds: BudgetGroups, voices: Floats, loudness: Floats, least: float
+    kinds: BudgetGroups, person_weights: Floats, row_weights: Floats, least: float
 ) -> tuple[Weights, float]:
-    """Returns whole-number weights and σ ≥ ``least``, a whole number, with P_l/σ ≤ loudness for
-    everybody heard.
+    """Returns whole-number weights and σ ≥ ``least``, a whole number, with P_l/σ ≤ weight for
+    everybody who takes part.
 
-    ``voices`` are the weights of rows, the largest 1. All weights together are at most 2^52, and σ
+    ``weights`` are the weights of rows, the largest 1. All weights together are at most 2^52, and σ
     at most 2^44.
     """
-    person = voices * kinds.rows
-    noise = float(np.divide(person, loudness, out=np.zeros_like(person), where=loudness > 0).max())
+    person = person_weights * kinds.rows
+    noise = float(
+        np.divide(person, row_weights, out=np.zeros_like(person), where=row_weights > 0).max()
+    )
     bits = math.floor(
         min(math.log2(LARGEST_TOTAL / float(person @ kinds.people)), SCALE_BITS - math.log2(noise))
     )
-    row = np.floor(np.where(loudness > 0, voices, 0.0) * 2.0**bits).astype(np.int64)
-    weights = Weights.from_integers(replace_budgets(kinds, loudness), row)
-    sums = np.divide(weights.person, loudness, out=np.zeros_like(person), where=loudness > 0)
+    row = np.floor(np.where(row_weights > 0, person_weights, 0.0) * 2.0**bits).astype(np.int64)
+    weights = Weights.from_integers(replace_budgets(kinds, row_weights), row)
+    sums = np.divide(weights.person, row_weights, out=np.zeros_like(person), where=row_weights > 0)
     return weights, float(max(math.ceil(float(sums.max()) * (1 + 2.0**-45)), math.ceil(least)))
 
 

@@ -377,11 +377,11 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
                 "Wait for grants.",
                 parameter="epsilon",
             )
-        heard = granted > 0
-        rows = heard[owner]
-        number = np.cumsum(heard) - 1
+        participating = granted > 0
+        rows = participating[owner]
+        number = np.cumsum(participating) - 1
         solution = SOLVERS[self.sensitivity](
-            design.rows[rows], number[owner[rows]], units.to_epsilon(granted[heard]), ratio
+            design.rows[rows], number[owner[rows]], units.to_epsilon(granted[participating]), ratio
         )
         C = np.zeros(design.rows.shape[::-1])
         C[:, rows] = solution.map
@@ -527,7 +527,7 @@ def _list_owners(budgets: Budgets) -> Integers:
 
 
 def _make_weights(D: Integers, found: Calibration, budgets: Budgets) -> Weights:
-    """How loud each person is heard: how far their labels reach, as a share of everybody's."""
+    """How loud each person takes part: how far their labels reach, as a share of everybody's."""
     spare = max(sum(D.tolist()).bit_length() - TOTAL_BITS, 0)
     person = D >> spare
     row = person // budgets.kinds.rows
@@ -636,7 +636,7 @@ class Calibration:
 
     grid: MapGrid
     scale: float  # b
-    loudest: int  # a whole number with D_l·10⁹/granted ≤ loudest for everybody
+    loudest: int  # a whole number with D_l·10⁹/granted ≤ heaviest for everybody
     charges: units.Units
     noise: float  # scale of the noise on a coefficient, in units of the label
 
@@ -651,8 +651,8 @@ def calibrate_noise(
     1, so that of all d by less than d, hence κd (κ = 1 if t > 0); b covers it for the smallest ε.
     """
     granted = budgets.kinds.epsilon
-    heard = D > 0
-    ratio = float((D[heard] / granted[heard]).max())
+    participating = D > 0
+    ratio = float((D[participating] / granted[participating]).max())
     loudest = math.ceil(
         ratio * units.UNITS_PER_EPSILON * (1 + 2.0**-48)
     )  # the factor covers the roundings of the quotient
@@ -666,9 +666,9 @@ def calibrate_noise(
     else:
         rounding = 0
     scale = -(-sensitivity // 2**shift) + -(
-        -rounding * units.UNITS_PER_EPSILON // int(granted[heard].min())
+        -rounding * units.UNITS_PER_EPSILON // int(granted[participating].min())
     )
-    moved = np.where(heard, D * (values.cells / 2.0**shift) + rounding, 0.0)
+    moved = np.where(participating, D * (values.cells / 2.0**shift) + rounding, 0.0)
     charges = units.check_within_grant(units.round_up(moved / scale), granted)
     noise = scale * 2.0**shift * float(values.step) * 2.0**exponent
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)) * widest * 2.0**exponent)) + 1
@@ -700,9 +700,9 @@ class MapSums:
     def __call__(self, batch: Any) -> NDArray[Any]:
         """Returns the sums over the batch; labels that the map does not hear are not read."""
         K = self.grid.map[:, as_array(batch.column(self.row))]
-        heard = K.any(axis=0)
-        z = self.grid.values.integers(as_floats(batch.column(self.value))[heard])
-        return np.array(multiply_exactly(K[:, heard], z), dtype=object)
+        participating = K.any(axis=0)
+        z = self.grid.values.integers(as_floats(batch.column(self.value))[participating])
+        return np.array(multiply_exactly(K[:, participating], z), dtype=object)
 
 
 def multiply_exactly(K: Integers, z: Floats) -> list[int]:

@@ -55,7 +55,7 @@ ACCOUNTANTS = {
 
 
 class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
-    """Logistic regression, each person heard as loudly as their own ε allows.
+    """Logistic regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
     ``bounds``; values beyond are clipped. Classes are declared, never read off the labels.
@@ -244,9 +244,9 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
         given = plan.parameters
         recoding = Recoding.from_dict(given["features"])
         ball = UnitBall.from_dict(given["ball"])
-        voices = self._make_weights(plan.budgets, recoding)
+        person_weights = self._make_weights(plan.budgets, recoding)
         problems = logistic_mechanism.Problems(
-            rows, ball, voices, given["alpha"], plan.noise["rate"]
+            rows, ball, person_weights, given["alpha"], plan.noise["rate"]
         )
         models = {}
         for positive in _list_positive_classes(given["classes"]):
@@ -345,10 +345,10 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         classes = self._get_classes()
-        voices = self._make_weights(budgets, recoding)
-        setting = self._choose_tuning(voices, recoding)
-        rate = voices.rate(setting.ridge, self.accountant)
-        charges = voices.charges(setting.ridge, rate, self.accountant)
+        person_weights = self._make_weights(budgets, recoding)
+        setting = self._choose_tuning(person_weights, recoding)
+        rate = person_weights.rate(setting.ridge, self.accountant)
+        charges = person_weights.charges(setting.ridge, rate, self.accountant)
         return Plan(
             question="logistic regression",
             parameters={
@@ -363,7 +363,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
                 "public_rows": 0 if self.public is None else len(self.public[1]),
             },
             budgets=budgets,
-            weights=voices.weights,
+            weights=person_weights.weights,
             guarantee=replace(
                 Guarantee.of(budgets, charges, arithmetic="floating"),
                 neighbours=NEIGHBOURS[self.neighbours],
@@ -372,22 +372,24 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
                 "distribution": "radial noise in the objective",
                 "rate": rate,
                 "root_mean_square": 2
-                * math.sqrt(voices.coordinates * (voices.coordinates + 1))
+                * math.sqrt(person_weights.coordinates * (person_weights.coordinates + 1))
                 / rate,
                 "output_noise": logistic_mechanism.compute_output_noise(
-                    voices, setting.ridge, rate
+                    person_weights, setting.ridge, rate
                 ),
             },
-            grid=logistic_mechanism.make_answer_grid(voices.coordinates, setting.ridge, rate),
+            grid=logistic_mechanism.make_answer_grid(
+                person_weights.coordinates, setting.ridge, rate
+            ),
             theorem=Theorem(
                 f"Objective perturbation: each person l loses {self._describe_charge()} "
                 f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
                 "docs/theory/logistic.md",
             ),
-            error=logistic_mechanism.estimate_error(setting, rate, budgets, voices.weights),
+            error=logistic_mechanism.estimate_error(setting, rate, budgets, person_weights.weights),
             risk=partial(
                 logistic_mechanism.compute_error_bound,
-                voices=voices,
+                person_weights=person_weights,
                 ridge=setting.ridge,
                 rate=rate,
             ),
@@ -413,10 +415,10 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
         )
 
     def _choose_tuning(
-        self, voices: PersonWeights, recoding: Recoding
+        self, person_weights: PersonWeights, recoding: Recoding
     ) -> logistic_mechanism.TuningChoice:
         scale = logistic_mechanism.BudgetScale(
-            voices.total, recoding.width, check_flag(self.fit_intercept, "fit_intercept")
+            person_weights.total, recoding.width, check_flag(self.fit_intercept, "fit_intercept")
         )
         if self.public is not None:
             if self._labels_only:

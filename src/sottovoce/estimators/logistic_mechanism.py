@@ -23,7 +23,7 @@ settings around the defaults.
              until nothing is cut
     c        2/√(4+p), the intercept's column
 
-How loud each is heard by a classifier, how much noise there is, and what each is charged: public
+How loud each takes part by a classifier, how much noise there is, and what each is charged: public
 numbers alone.
 
 Weights and noise minimise the bound μ‖a‖ + σ/η on the misclassification error
@@ -36,7 +36,7 @@ Weights and noise minimise the bound μ‖a‖ + σ/η on the misclassification 
     s_l      rows of person l
     e_l      left              what l has for one problem, after the solver's slack
     P_l      problems          how many of the one-against-the-others problems l can change
-    η        total             W_l·η ≤ e_l for everybody who is heard
+    η        total             W_l·η ≤ e_l for everybody who takes part
     η_n      rate              of the noise drawn: density of b ∝ exp(−η_n‖b‖/2)
     λ        ridge
 """
@@ -98,7 +98,7 @@ class Problems:
 
     rows: Dataset
     ball: UnitBall
-    voices: PersonWeights
+    person_weights: PersonWeights
     ridge: float
     rate: float
 
@@ -115,12 +115,14 @@ class Problems:
             tilt=continuous.draw_l2(self.rate / 2, d).astype(np.float64),
             smoothness=1 / (4 * ridge),
             pull=1 / math.sqrt(ridge),
-            error=bound_gradient_rounding(self.voices, ridge),
+            error=bound_gradient_rounding(self.person_weights, ridge),
         )
         theta = newton.minimise(
-            problem, compute_tolerance(self.voices, ridge), self._find_start(problem, positive)
+            problem,
+            compute_tolerance(self.person_weights, ridge),
+            self._find_start(problem, positive),
         )
-        rate = 1 / compute_output_scale(self.voices, ridge, self.rate)
+        rate = 1 / compute_output_scale(self.person_weights, ridge, self.rate)
         return make_answer_grid(d, ridge, self.rate).nearest(
             continuous.add_output_noise(theta, rate, np.ones(d))
         )
@@ -133,18 +135,18 @@ class Problems:
             else UnitBallReader(self.ball, reader.recoding, reader),
             label=self.rows.label,
             owner=self.rows.owner,
-            loudness=self.voices.row,
+            row_weights=self.person_weights.row,
             positive=positive,
             theta=np.zeros(self.ball.width),
         )
 
     def _find_start(self, problem: newton.Problem, positive: int) -> Floats | None:
         """Where Newton begins: at the minimiser of a part of the rows, where there are many."""
-        rows = count_rows(self.voices)
+        rows = count_rows(self.person_weights)
         if rows < MANY_ROWS:
             return None
         rate = min(SAMPLE_RATE, MANY_ROWS / rows)
-        kernel = replace(self._make_kernel(positive), loudness=self.voices.row / rate)
+        kernel = replace(self._make_kernel(positive), row_weights=self.person_weights.row / rate)
         chosen = self.rows.engine.fold(Sample(kernel, rate))
         v, phi, y = (np.concatenate(column) for column in zip(*chosen, strict=True))
         if (
@@ -156,7 +158,7 @@ class Problems:
         )
         label = replace(self.rows.label, column=VALUE, coded=True)
         reader = UnitBallReader(self.ball, self.rows.features.recoding)
-        few = replace(kernel, reader=reader, label=label, owner=GroupLookup(KIND), loudness=v)
+        few = replace(kernel, reader=reader, label=label, owner=GroupLookup(KIND), row_weights=v)
         return newton.run_newton(
             replace(problem, terms=_sum_over_engine(engine, few)), negligible=ROUGH_TOLERANCE
         )
@@ -204,24 +206,26 @@ def _sum_over_engine(
     return terms
 
 
-def count_rows(voices: PersonWeights) -> int:
+def count_rows(person_weights: PersonWeights) -> int:
     """The number of rows, which is public."""
-    return int(voices.kinds.rows @ voices.kinds.people)
+    return int(person_weights.kinds.rows @ person_weights.kinds.people)
 
 
-def bound_gradient_rounding(voices: PersonWeights, ridge: float) -> float:
+def bound_gradient_rounding(person_weights: PersonWeights, ridge: float) -> float:
     """Returns what the exact gradient may be wrong by, in the norm of Λ⁻¹, whatever the data, b and
     w.
     """
-    return newton.bound_rounding(count_rows(voices), voices.coordinates, 1.0) / math.sqrt(ridge)
+    return newton.bound_rounding(
+        count_rows(person_weights), person_weights.coordinates, 1.0
+    ) / math.sqrt(ridge)
 
 
-def compute_tolerance(voices: PersonWeights, ridge: float) -> float:
+def compute_tolerance(person_weights: PersonWeights, ridge: float) -> float:
     """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public
     number.
     """
     return newton.find_tolerance(
-        bound_gradient_rounding(voices, ridge), least=TOLERANCE / math.sqrt(ridge)
+        bound_gradient_rounding(person_weights, ridge), least=TOLERANCE / math.sqrt(ridge)
     )
 
 
@@ -232,14 +236,14 @@ def bound_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def compute_output_scale(voices: PersonWeights, ridge: float, rate: float) -> float:
+def compute_output_scale(person_weights: PersonWeights, ridge: float, rate: float) -> float:
     """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale); t holds the solver's error and
     b's rounding.
     """
-    distance = compute_tolerance(voices, ridge) + bound_tilt_rounding(
-        voices.coordinates, ridge, rate
+    distance = compute_tolerance(person_weights, ridge) + bound_tilt_rounding(
+        person_weights.coordinates, ridge, rate
     )
-    return 2 * distance / (voices.slack * math.sqrt(ridge))
+    return 2 * distance / (person_weights.slack * math.sqrt(ridge))
 
 
 def bound_tilt_rounding(d: int, ridge: float, rate: float) -> float:
@@ -256,10 +260,10 @@ def make_answer_grid(d: int, ridge: float, rate: float) -> AnswerGrid:
     return AnswerGrid.below(2 * math.sqrt(d + 1) / (rate * (ridge + 0.25)))
 
 
-def compute_output_noise(voices: PersonWeights, ridge: float, rate: float) -> float:
+def compute_output_noise(person_weights: PersonWeights, ridge: float, rate: float) -> float:
     """Returns the root mean square length of ν."""
-    d = voices.coordinates
-    return math.sqrt(d * (d + 1)) * compute_output_scale(voices, ridge, rate)
+    d = person_weights.coordinates
+    return math.sqrt(d * (d + 1)) * compute_output_scale(person_weights, ridge, rate)
 
 
 def estimate_error(
@@ -326,7 +330,7 @@ def compute_error_bound(
     delta: float = 0.05,
     norm: float | None = None,
     *,
-    voices: PersonWeights,
+    person_weights: PersonWeights,
     ridge: float,
     rate: float,
 ) -> float:
@@ -343,12 +347,14 @@ def compute_error_bound(
             "The norm is not positive.", "", "Pass a public norm, or none.", parameter="norm"
         )
     delta = float(delta)
-    q = float(gammaincinv(voices.coordinates, 1 - delta / 2))
+    q = float(gammaincinv(person_weights.coordinates, 1 - delta / 2))
     beta = float(norm or 0) or bound_norm(2 * q / rate, ridge) + q * compute_output_scale(
-        voices, ridge, rate
+        person_weights, ridge, rate
     )
     mu = beta / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
-    return mu * math.sqrt(voices.weights.concentration) + 2 * beta * q / (rate * math.log(2))
+    return mu * math.sqrt(person_weights.weights.concentration) + 2 * beta * q / (
+        rate * math.log(2)
+    )
 
 
 #: λ = STRENGTH/g², within limits.
@@ -597,11 +603,11 @@ FREE_RATE = 2.0
 
 @dataclass(frozen=True, eq=False)
 class PersonWeights:
-    """Who is heard how loudly, before λ is known."""
+    """Who takes part how strongly, before λ is known."""
 
     kinds: BudgetGroups
     weights: Weights
-    left: Floats  # e_l, by kind; 0 for those who are not heard
+    left: Floats  # e_l, by kind; 0 for those who are left out
     problems: NDArray[np.int64]  # P_l, by kind
     slack: float  # ε_out of one problem
     coordinates: int  # d
@@ -611,10 +617,12 @@ class PersonWeights:
     def of(
         cls, kinds: BudgetGroups, coordinates: int, classes: int, labels_only: bool
     ) -> PersonWeights:
-        """Solves for the weights of people; whoever grants next to nothing is not heard."""
+        """Solves for the weights of people; whoever grants next to nothing is left out."""
         problems = count_changed_problems(kinds.rows, classes, labels_only)
-        heard = has_usable_budget(kinds)
-        part = np.where(heard, units.to_epsilon(kinds.epsilon) / problems * (1 - 1e-12), 0.0)
+        participating = has_usable_budget(kinds)
+        part = np.where(
+            participating, units.to_epsilon(kinds.epsilon) / problems * (1 - 1e-12), 0.0
+        )
         if not part.any():
             raise InvalidBudget(
                 "Nobody grants anything.",
@@ -622,13 +630,13 @@ class PersonWeights:
                 "Give people a positive ε.",
                 parameter="epsilon",
             )
-        slack = SLACK * float(part[heard].min())
-        left = np.where(heard, part - slack, 0.0)
-        voices = np.minimum(
+        slack = SLACK * float(part[participating].min())
+        left = np.where(participating, part - slack, 0.0)
+        person_weights = np.minimum(
             left / kinds.rows,
             solve_saturation(left, kinds.rows, kinds.people, compute_noise_price(coordinates)),
         )
-        weights = Weights.from_row_weights(kinds, voices / voices.max())
+        weights = Weights.from_row_weights(kinds, person_weights / person_weights.max())
         return cls(kinds, weights, left, problems, slack, coordinates, labels_only)
 
     @property
@@ -644,8 +652,8 @@ class PersonWeights:
     @property
     def total(self) -> float:
         """The largest η with W_l·η ≤ e_l for everybody."""
-        heard = self.weights.person > 0
-        return float((self.left[heard] / self.person[heard]).min()) * (1 - 1e-12)
+        participating = self.weights.person > 0
+        return float((self.left[participating] / self.person[participating]).min()) * (1 - 1e-12)
 
     @property
     def ranks(self) -> NDArray[np.int64]:

@@ -62,7 +62,7 @@ ANSWER_BITS = 10
 
 
 class Mean(LoadableEstimator, BaseEstimator):
-    """The mean of a bounded column, each person heard as loudly as their own ε allows.
+    """The mean of a bounded column, each person with the weight that their own ε allows.
 
     **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
     clipped.
@@ -307,13 +307,13 @@ def calibrate_noise(
         rounding = 1
     else:
         rounding = 0
-    heard = weights.person > 0
-    strictest = int(budgets.kinds.epsilon.min(where=heard, initial=np.iinfo(np.int64).max))
+    participating = weights.person > 0
+    strictest = int(budgets.kinds.epsilon.min(where=participating, initial=np.iinfo(np.int64).max))
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.UNITS_PER_EPSILON // strictest)
     # In place from here: there may be a kind for every person.
     moved = np.asarray(weights.person * (values.cells / 2.0**shift), dtype=np.float64)
     moved += rounding
-    moved *= heard
+    moved *= participating
     moved /= scale
     charges = units.check_within_grant(units.round_up(moved), budgets.kinds.epsilon)
     del moved

@@ -271,8 +271,11 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
         self._refuse_unknown()
         label = to_interval(self.bounds)
         ball = self._make_ball(recoding)
-        voices = self._make_weights(budgets.kinds, ball.width, granted)
-        if not self._bound_eigenvalue(voices) < MOST_CONDITION * voices.account.floor:
+        person_weights = self._make_weights(budgets.kinds, ball.width, granted)
+        if (
+            not self._bound_eigenvalue(person_weights)
+            < MOST_CONDITION * person_weights.account.floor
+        ):
             raise InvalidParameter(
                 "There is next to no regularisation: the sample could not be computed well "
                 "enough to be published.",
@@ -282,44 +285,47 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
                 parameter="alpha",
             )
         if not granted:  # what it costs is what is promised
-            kinds = BudgetGroups(voices.charges, budgets.kinds.rows, budgets.kinds.people)
+            kinds = BudgetGroups(person_weights.charges, budgets.kinds.rows, budgets.kinds.people)
             budgets = replace(budgets, kinds=kinds)
         half = posterior_mechanism.get_label_scale(
             label, check_flag(self.fit_intercept, "fit_intercept")
         )[1]
-        guarantee = Guarantee.of(budgets, voices.charges, arithmetic="floating")
+        guarantee = Guarantee.of(budgets, person_weights.charges, arithmetic="floating")
         return Plan(
             question=self.question,
             parameters={
-                **self._list_parameters(voices),
+                **self._list_parameters(person_weights),
                 "delta": float(self.delta),
                 "fit_intercept": check_flag(self.fit_intercept, "fit_intercept"),
                 "label": list(label),
                 "features": recoding.to_dict(),
                 "ball": ball.to_dict(),
-                "weight_unit": voices.unit,
+                "weight_unit": person_weights.unit,
             },
             budgets=budgets,
-            weights=voices.weights,
+            weights=person_weights.weights,
             guarantee=replace(
                 guarantee, neighbours="zero out", currency="epsilon, delta", delta=float(self.delta)
             ),
-            noise={"distribution": "one sample of the posterior", **self._describe_noise(voices)},
-            grid=self._make_grid(voices),
+            noise={
+                "distribution": "one sample of the posterior",
+                **self._describe_noise(person_weights),
+            },
+            grid=self._make_grid(person_weights),
             theorem=self.theorem,
-            error=self._estimate_error(voices, recoding, ball, budgets, half),
+            error=self._estimate_error(person_weights, recoding, ball, budgets, half),
         )
 
     def _estimate_error(
         self,
-        voices: PosteriorWeights,
+        person_weights: PosteriorWeights,
         recoding: Recoding,
         ball: UnitBall,
         budgets: Budgets,
         half: float,
     ) -> ExpectedError:
         """What is expected of ridge regression on rows of the ball, with the noise of one draw."""
-        facts = PublicFacts.of(recoding, budgets, voices.weights)
+        facts = PublicFacts.of(recoding, budgets, person_weights.weights)
         shorter = (1 - ball.intercept**2) / (
             ball.radius * ball.spread
         ) ** 2  # squares of columns, in the ball
@@ -328,24 +334,26 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
         else:
             inside = facts
         ridge, gamma = self._get_ridge_and_gamma(
-            voices, min(C for C, _, _ in inside.columns) * voices.total
+            person_weights, min(C for C, _, _ in inside.columns) * person_weights.total
         )
-        noise = 1 / (gamma * voices.total)
-        parts = estimate_ridge_error(inside, ridge / voices.total, ball.intercept, 0.0, 0.0, noise)
-        error = make_expected_error(parts, facts, budgets, voices.weights, half)
+        noise = 1 / (gamma * person_weights.total)
+        parts = estimate_ridge_error(
+            inside, ridge / person_weights.total, ball.intercept, 0.0, 0.0, noise
+        )
+        error = make_expected_error(parts, facts, budgets, person_weights.weights, half)
         return replace(error, classical=least_squares(self.fit_intercept))
 
     def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
         raise NotImplementedError
 
-    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
+    def _list_parameters(self, person_weights: PosteriorWeights) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
+    def _describe_noise(self, person_weights: PosteriorWeights) -> dict[str, Any]:
         raise NotImplementedError
 
     def _get_ridge_and_gamma(
-        self, voices: PosteriorWeights, smallest: float
+        self, person_weights: PosteriorWeights, smallest: float
     ) -> tuple[float, float]:
         raise NotImplementedError
 
@@ -389,16 +397,16 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
         label = make_label(self)
         return label, make_recoding(self.bounds, X, self.missing)
 
-    def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
+    def _bound_eigenvalue(self, person_weights: PosteriorWeights) -> float:
         """The largest eigenvalue that H can have, unless an eigenvalue's noise is far out."""
         raise NotImplementedError
 
-    def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
+    def _make_grid(self, person_weights: PosteriorWeights) -> AnswerGrid:
         """The grid of θ̃: no coordinate has a smaller deviation than the direction of H's largest
         eigenvalue.
         """
         return AnswerGrid.below(
-            1 / math.sqrt(voices.account.gamma * self._bound_eigenvalue(voices))
+            1 / math.sqrt(person_weights.account.gamma * self._bound_eigenvalue(person_weights))
         )
 
     @property
@@ -455,7 +463,7 @@ HIGHEST = 1e12
 
 
 class PosteriorSample(Posterior):
-    """One sample from the posterior of a linear regression, each person heard as loudly as their
+    """One sample from the posterior of a linear regression, each person with the weight that their
     own (ε, δ) allows.
 
     **Question.** Which linear function of the features predicts the label? Rows longer than the
@@ -530,19 +538,19 @@ class PosteriorSample(Posterior):
             return posterior_mechanism.solve_personal_weights(kinds, account)
         return PosteriorWeights.equal(kinds, account)
 
-    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
+    def _list_parameters(self, person_weights: PosteriorWeights) -> dict[str, Any]:
         return {"gamma": float(self.gamma), "alpha": float(self.alpha)}
 
-    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
+    def _describe_noise(self, person_weights: PosteriorWeights) -> dict[str, Any]:
         return {"gamma": float(self.gamma)}
 
     def _get_ridge_and_gamma(
-        self, voices: PosteriorWeights, smallest: float
+        self, person_weights: PosteriorWeights, smallest: float
     ) -> tuple[float, float]:
         return float(self.alpha), float(self.gamma)
 
-    def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
-        return voices.total + float(self.alpha)
+    def _bound_eigenvalue(self, person_weights: PosteriorWeights) -> float:
+        return person_weights.total + float(self.alpha)
 
     def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:
         return plan.grid.nearest(
@@ -653,35 +661,40 @@ class AdaptivePosteriorSample(Posterior):
             kinds, account, float(self.share), None if self.floor is None else float(self.floor)
         )
 
-    def _list_parameters(self, voices: PosteriorWeights) -> dict[str, Any]:
+    def _list_parameters(self, person_weights: PosteriorWeights) -> dict[str, Any]:
         return {
             "calibration": self.calibration,
             "condition": float(self.condition),
             "share": float(self.share),
         }
 
-    def _describe_noise(self, voices: PosteriorWeights) -> dict[str, Any]:
-        account = voices.account
-        loudest = float((voices.weights.person * voices.unit).max())
+    def _describe_noise(self, person_weights: PosteriorWeights) -> dict[str, Any]:
+        account = person_weights.account
+        loudest = float((person_weights.weights.person * person_weights.unit).max())
         return {
             "gamma": account.gamma,
             "floor": account.floor,
             "eigenvalue_standard_deviation": account.spread,
-            "margin": account.margin(loudest, voices.total),
+            "margin": account.margin(loudest, person_weights.total),
         }
 
-    def _bound_eigenvalue(self, voices: PosteriorWeights) -> float:
-        return float(voices.total + voices.account.floor + self._describe_noise(voices)["margin"])
+    def _bound_eigenvalue(self, person_weights: PosteriorWeights) -> float:
+        return float(
+            person_weights.total
+            + person_weights.account.floor
+            + self._describe_noise(person_weights)["margin"]
+        )
 
-    def _make_grid(self, voices: PosteriorWeights) -> AnswerGrid:
+    def _make_grid(self, person_weights: PosteriorWeights) -> AnswerGrid:
         return GridWithEigenvalue(
-            super()._make_grid(voices).exponent, AnswerGrid.below(voices.account.spread)
+            super()._make_grid(person_weights).exponent,
+            AnswerGrid.below(person_weights.account.spread),
         )
 
     def _get_ridge_and_gamma(
-        self, voices: PosteriorWeights, smallest: float
+        self, person_weights: PosteriorWeights, smallest: float
     ) -> tuple[float, float]:
-        noise = self._describe_noise(voices)
+        noise = self._describe_noise(person_weights)
         return max(noise["floor"] + noise["margin"] - smallest, 0.0), float(noise["gamma"])
 
     def _draw_sample(self, plan: Plan, total: Reals, cross: Reals) -> tuple[Floats, dict[str, Any]]:

@@ -29,10 +29,10 @@ an intercept, numbers are centred in their bounds and φ = (1, v)/√(1 + r²), 
     θ̂        H⁻¹Σ wφy
     L        lower triangular, H = LLᵀ; L⁻ᵀz has covariance H⁻¹
 
-Who is heard how loudly in a posterior sample, from public numbers (docs/theory/posterior.md,
+Who takes part how strongly in a posterior sample, from public numbers (docs/theory/posterior.md,
 section 5).
 
-Everybody is as loud as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what such a
+Everybody is with as much weight as their grant allows: ε_l(W_l; S) = ε_l, where ε_l is what such a
 weight costs. At a fixed γ and λ the sum S is the root of ΣW_l(S) = S, which is unique because all
 W_l(S) fall with S; where λ answers to the data, γ is such that S is about the number of rows.
 
@@ -222,13 +222,13 @@ def _compute_renyi_epsilon(mu: Floats, a: Floats, rho: Floats, delta: float) -> 
     (α − 1)μ = 1/(1 + e^−x), and x is sought on finer and finer grids; whatever order is found gives
     a bound.
     """
-    heard = np.where(mu > 0, mu, 1.0)
-    centre = np.full((len(heard), 1), START)
+    participating = np.where(mu > 0, mu, 1.0)
+    centre = np.full((len(participating), 1), START)
     step = STEP
     for _ in range(LEVELS):
         x = np.minimum(centre + step * GRID, FARTHEST)
-        alpha = np.maximum(1 + 1 / (heard[:, None] * (1 + np.exp(-x))), 1 + SMALLEST)
-        curve = rho[:, None] * alpha + renyi.compute_posterior_curve(heard, a, alpha)
+        alpha = np.maximum(1 + 1 / (participating[:, None] * (1 + np.exp(-x))), 1 + SMALLEST)
+        curve = rho[:, None] * alpha + renyi.compute_posterior_curve(participating, a, alpha)
         bound = renyi.convert_to_epsilon(curve[..., None], delta, alpha[..., None])
         centre = np.take_along_axis(x, bound.argmin(axis=1)[:, None], axis=1)
         step *= 2 / len(GRID)
@@ -314,7 +314,7 @@ class Gram:
     """Σ w(φ, y)(φ, y)ᵀ over the rows, the same whole numbers in whatever order, batches and
     partitions they come.
 
-    What is cut off, 2⁻⁴⁰ of the loudest at most, makes rows and labels shorter: theorems hold for
+    What is cut off, 2⁻⁴⁰ of the heaviest at most, makes rows and labels shorter: theorems hold for
     what is left.
     """
 
@@ -349,10 +349,10 @@ class Gram:
 
     def _sum_piece(self, batch: Any) -> NDArray[np.int64]:
         w = self.weights[self.owner.kinds(batch)]
-        heard = w > 0  # rows of people left out are not read
-        root = np.sqrt(w[heard] * math.ldexp(1.0, 2 * BITS - self._exponent))
+        participating = w > 0  # rows of people left out are not read
+        root = np.sqrt(w[participating] * math.ldexp(1.0, 2 * BITS - self._exponent))
         rooted = root[:, None] * np.column_stack(
-            [self.reader.matrix(batch)[heard], self._read_labels(batch)[heard]]
+            [self.reader.matrix(batch)[participating], self._read_labels(batch)[participating]]
         )
         high = np.trunc(rooted)
         limbs = np.hstack(
@@ -467,7 +467,7 @@ MAX_LOSS = 1e9
 
 @dataclass(frozen=True, eq=False)
 class PosteriorWeights:
-    """Who is heard how loudly, under which account, and what each is promised."""
+    """Who takes part how strongly, under which account, and what each is promised."""
 
     weights: Weights
     unit: float  # the weight that a whole number stands for
@@ -502,7 +502,7 @@ class PosteriorWeights:
         if not 0 < per_row.max() < math.inf:
             raise InvalidParameter(
                 "gamma or alpha is so large that nobody's grant buys a weight.",
-                "Somebody must be heard.",
+                "Somebody must take part.",
                 "Choose smaller ones, such as 1 for both.",
                 parameter="gamma",
             )
@@ -553,8 +553,8 @@ class DistinctGrants:
     def of(cls, kinds: BudgetGroups) -> DistinctGrants:
         """The grants of these kinds of people; refuses if nobody grants anything."""
         granted = units.to_epsilon(kinds.epsilon) * (1 - SPARE)
-        heard = kinds.epsilon > 0
-        if not heard.any():
+        participating = kinds.epsilon > 0
+        if not participating.any():
             raise InvalidBudget(
                 "Nobody grants anything.",
                 "Somebody's ε must be above 0.",
@@ -562,16 +562,18 @@ class DistinctGrants:
                 parameter="epsilon",
             )
         if len(np.unique(granted)) > MANY_GRANTS:
-            granted[heard] = 2.0 ** (np.floor(np.log2(granted[heard]) * FINE) / FINE)
+            granted[participating] = 2.0 ** (
+                np.floor(np.log2(granted[participating]) * FINE) / FINE
+            )
         pairs, code = np.unique(
-            np.stack([granted, kinds.rows == 1])[:, heard], axis=1, return_inverse=True
+            np.stack([granted, kinds.rows == 1])[:, participating], axis=1, return_inverse=True
         )
         where = np.full(len(kinds), pairs.shape[1])
-        where[heard] = code.ravel()
+        where[participating] = code.ravel()
         return cls(
             pairs[0],
             pairs[1] > 0,
-            np.bincount(code.ravel(), kinds.people[heard]).astype(np.float64),
+            np.bincount(code.ravel(), kinds.people[participating]).astype(np.float64),
             where,
         )
 
@@ -636,7 +638,7 @@ def _compute_ladder(
 
 
 def solve_personal_weights(kinds: BudgetGroups, account: FixedRidgeAccountant) -> PosteriorWeights:
-    """Everybody as loud as their grant allows at this γ and λ."""
+    """Everybody with as much weight as their grant allows at this γ and λ."""
     return _solve_total_weight(kinds, DistinctGrants.of(kinds), account)
 
 
@@ -656,8 +658,8 @@ def _solve_total_weight(
 def solve_adaptive_weights(
     kinds: BudgetGroups, account: AdaptiveRidgeAccountant, share: float, floor: float | None
 ) -> PosteriorWeights:
-    """Everybody as loud as their grant allows, with the γ at which weights add up to about the
-    number of rows.
+    """Everybody with as much weight as their grant allows, with the γ at which weights add up to
+    about the number of rows.
 
     σ₁ is such that the share of everybody's ε would pay for the eigenvalue alone. ``account.floor``
     is raised until half of the rest pays for what people change in H, unless a floor is given.

@@ -5,7 +5,7 @@ symbol        name
 t             a point of a public grid, index 0 … N (grid.cells)
 F(t)          exact share of the weight at or below t, as a whole number out of plan.weights.total
 u(t)          score: how far the target lies outside [F(t−), F(t)], a whole number, 0 is best
-2·max W/ε     choice: the scale of the choice among points, 2·plan.weights.loudest
+2·max W/ε     choice: the scale of the choice among points, 2·plan.weights.heaviest
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 
 
 class Quantile(LoadableEstimator, BaseEstimator):
-    """Quantiles of a bounded column, each person heard as loudly as their own ε allows.
+    """Quantiles of a bounded column, each person with the weight that their own ε allows.
 
     **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
     then split evenly among its entries, and answers come in the order of ``q``, made monotone.

@@ -74,7 +74,7 @@ METHODS: dict[str, Method] = {
 
 
 class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
-    """Linear regression, each person heard as loudly as their own ε allows.
+    """Linear regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
     in ``bounds``; values beyond are clipped.

@@ -8,7 +8,7 @@ shares add up.
 
     symbol   name            S = Σ_l ε_l, labels scaled to [−1, 1] (so Y = 1), slopes recoded to
                              [−½, ½]
-    v_l      loudness        share·ε_l − ε_out, spread evenly over a person's rows
+    v_l      weight        share·ε_l − ε_out, spread evenly over a person's rows
     s        scale           spread of the labels around wherever they are, bought first
     τ = k·s  threshold       no row pulls harder than this
     ε_out    slack           pays for what the solver left undone (solvers/newton.py)
@@ -118,7 +118,7 @@ class BudgetTotals:
 
     @classmethod
     def of(cls, kinds: BudgetGroups) -> BudgetTotals:
-        """Adds everybody up; squares count rows (a person's loudness is spread over theirs)."""
+        """Adds everybody up; squares count rows (a person's weight is spread over theirs)."""
         epsilon = units.to_epsilon(kinds.epsilon)
         return cls(
             float((epsilon * kinds.people).sum()),
@@ -126,24 +126,24 @@ class BudgetTotals:
         )
 
 
-def choose_scale_share(purse: BudgetTotals) -> tuple[float, float, float]:
+def choose_scale_share(totals: BudgetTotals) -> tuple[float, float, float]:
     """Returns (share, quantile, factor) of the stage that buys the scale."""
-    if purse.total < AMPLE_BUDGET:
-        return max(30 / purse.total, 0.02), 0.5, 1.48
-    return max(40 / purse.total, 0.005), 0.7, 0.965
+    if totals.total < AMPLE_BUDGET:
+        return max(30 / totals.total, 0.02), 0.5, 1.48
+    return max(40 / totals.total, 0.005), 0.7, 0.965
 
 
-def choose_stages(purse: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
+def choose_stages(totals: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
     """Chooses what to do with the rest of the budget, from public numbers and the released scale
     alone.
     """
-    location = max(30 / purse.total, 0.02)
-    options = [_evaluate_stages(purse, slopes, scale, left, bought) for bought in (0.0, location)]
+    location = max(30 / totals.total, 0.02)
+    options = [_evaluate_stages(totals, slopes, scale, left, bought) for bought in (0.0, location)]
     return min(options, key=lambda option: option.expected)
 
 
 def _evaluate_stages(
-    purse: BudgetTotals, slopes: int, scale: float, left: float, location: float
+    totals: BudgetTotals, slopes: int, scale: float, left: float, location: float
 ) -> StagePlan:
     rest = left - location
     if location:
@@ -155,17 +155,17 @@ def _evaluate_stages(
     else:
         parts = ()
     if slopes:
-        choice = choose_for_share(purse, slopes, rest, size)
+        choice = choose_for_share(totals, slopes, rest, size)
     else:
         choice = None
     if choice is None or choice.expected >= WORTHLESS_ERROR:
         constant = choose_constant_parameters(
-            rest * purse.total, rest**2 * purse.squares, size, 2.0
+            rest * totals.total, rest**2 * totals.squares, size, 2.0
         )
         expected = WORTHLESS_ERROR + constant.expected
         return StagePlan(scale, (*parts, Stage("constant", rest)), None, 2 * scale, expected, size)
     if choice.expected < WORTH_REFITTING:
-        again = max(40 / purse.total, 0.005)
+        again = max(40 / totals.total, 0.005)
         more = (
             Stage("first fit", 0.35 * rest),
             Stage("scale of residuals", again),
@@ -176,12 +176,12 @@ def _evaluate_stages(
 
 
 def choose_for_share(
-    purse: BudgetTotals, slopes: int, share: float, intercept_size: float
+    totals: BudgetTotals, slopes: int, share: float, intercept_size: float
 ) -> StageParameters:
     """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are
     affordable.
     """
-    amounts = share * purse.total, share**2 * purse.squares
+    amounts = share * totals.total, share**2 * totals.squares
     choice = choose_parameters(slopes, *amounts, intercept_size, 0.6)
     if choice.expected / 0.6 < 0.4:
         return choose_parameters(slopes, *amounts, intercept_size, 1.0)
@@ -210,9 +210,10 @@ class StagedFit:
         kernel = ResidualHistogram(
             reader, self.rows.label, self.rows.owner, weights.row, grid, theta
         )
-        heard = np.concatenate([[0], np.cumsum(self.rows.engine.fold(kernel))])
+        participating = np.concatenate([[0], np.cumsum(self.rows.engine.fold(kernel))])
         fullest = [
-            _find_fullest_window(heard, max(round(2 * g / float(grid.step)), 1)) for g in candidates
+            _find_fullest_window(participating, max(round(2 * g / float(grid.step)), 1))
+            for g in candidates
         ]
         target = round(quantile * weights.total)
         scores = np.array([abs(f - target) for f in fullest], dtype=np.int64)
@@ -220,9 +221,9 @@ class StagedFit:
 
     def constant(self, share: float, threshold: float, size: float, centre: Floats) -> Floats:
         """Fits the intercept alone; the answer is clipped to the label's range, which is free."""
-        purse = BudgetTotals.of(self.budgets.kinds)
+        totals = BudgetTotals.of(self.budgets.kinds)
         choice = choose_constant_parameters(
-            share * purse.total, share**2 * purse.squares, size, 1.0
+            share * totals.total, share**2 * totals.squares, size, 1.0
         )
         fitted = self._minimise_perturbed(share, threshold, choice, EmptyReader(), centre[:1])
         return np.concatenate([np.clip(fitted, -2, 2), centre[1:]])
@@ -239,37 +240,39 @@ class StagedFit:
         p = reader.width
         H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
         ridge = np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)])
-        loudness, slack = self._compute_row_weights(share, H, p)
-        heard = float(
-            (loudness * self.budgets.kinds.rows * self.budgets.kinds.people).sum()
+        row_weights, slack = self._compute_row_weights(share, H, p)
+        participating = float(
+            (row_weights * self.budgets.kinds.rows * self.budgets.kinds.people).sum()
         )  # Σv over all rows
         if self.loss == "soft":
             loss: losses.SoftHuber | losses.ClassicHuber = losses.SoftHuber(tau, H)
         else:
             loss = losses.ClassicHuber(tau)
         problem = newton.Problem(
-            terms=self._make_terms(reader, loudness, loss),
+            terms=self._make_terms(reader, row_weights, loss),
             ridge=ridge,
             centre=centre,
             tilt=(Fraction(tau) * continuous.draw_mixed_norm(p, *choice.norm)).astype(
                 np.float64
             ),  # 2·h·τ = τ, as h = ½
-            smoothness=heard * H,
-            pull=heard * tau * math.sqrt(H),
-            error=newton.bound_rounding(self.budgets.n_rows, p + 1, tau) * heard * math.sqrt(H),
+            smoothness=participating * H,
+            pull=participating * tau * math.sqrt(H),
+            error=newton.bound_rounding(self.budgets.n_rows, p + 1, tau)
+            * participating
+            * math.sqrt(H),
         )
         tolerance = newton.find_tolerance(problem.error, least=TOLERANCE * tau)
         theta = newton.minimise(problem, tolerance)
         distance = tolerance + bound_tilt_rounding(tau, choice.norm, ridge)
         return continuous.add_output_noise(theta, slack / (2 * distance), ridge)
 
-    def _make_terms(self, reader: Reader, loudness: Floats, loss: Any) -> Any:
+    def _make_terms(self, reader: Reader, row_weights: Floats, loss: Any) -> Any:
         def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
             kernel = HuberTerms(
                 reader=reader,
                 label=self.rows.label,
                 owner=self.rows.owner,
-                loudness=loudness,
+                row_weights=row_weights,
                 loss=loss,
                 theta=theta,
                 extended=extended,
@@ -279,14 +282,14 @@ class StagedFit:
         return terms
 
     def _compute_row_weights(self, share: float, H: float, slopes: int) -> tuple[Floats, float]:
-        """Returns the loudness of a row, by kind, and ε_out; together they cost each person
+        """Returns the weight of a row, by kind, and ε_out; together they cost each person
         share·ε_l at most.
         """
         kinds = self.budgets.kinds
-        heard = has_usable_budget(kinds)
+        participating = has_usable_budget(kinds)
         epsilon = share * units.to_epsilon(kinds.epsilon) * (1 - 1e-12)
-        slack = SLACK * float(epsilon[heard].min())
-        person = np.where(heard, epsilon - slack, 0.0)
+        slack = SLACK * float(epsilon[participating].min())
+        person = np.where(participating, epsilon - slack, 0.0)
         if self.loss == "huber":
             person = solve_huber_budget(person, H, np.minimum(kinds.rows, slopes + 1))
         return person / kinds.rows, slack
@@ -307,15 +310,15 @@ def bound_tilt_rounding(tau: float, norm: tuple[float, float], ridge: Floats) ->
     return 2.0**-53 * float(np.sqrt(np.sum(largest**2 / ridge)))
 
 
-def estimate_least_deviation(purse: BudgetTotals, slopes: int, chosen: StagePlan) -> float:
+def estimate_least_deviation(totals: BudgetTotals, slopes: int, chosen: StagePlan) -> float:
     """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j
     over Λ_j + V/4.
     """
     share = chosen.parts[-1].share
-    V = share * purse.total
+    V = share * totals.total
     if chosen.slopes is None:
         constant = choose_constant_parameters(
-            V, share**2 * purse.squares, chosen.intercept_size, 1.0
+            V, share**2 * totals.squares, chosen.intercept_size, 1.0
         )
         return chosen.constant * math.sqrt(2) / (constant.intercept_ridge + V / 4)
     choice = chosen.slopes
@@ -336,10 +339,10 @@ def solve_huber_budget(epsilon: Floats, H: float, rank: Any) -> Floats:
     return low
 
 
-def _find_fullest_window(heard: NDArray[np.int64], cells: int) -> int:
+def _find_fullest_window(participating: NDArray[np.int64], cells: int) -> int:
     """Returns the largest weight that a window of so many cells holds, from cumulative weights."""
-    cells = min(cells, len(heard) - 1)
-    return int((heard[cells:] - heard[:-cells]).max())
+    cells = min(cells, len(participating) - 1)
+    return int((participating[cells:] - participating[:-cells]).max())
 
 
 def list_halvings(largest: float, count: int) -> Floats:
@@ -356,25 +359,25 @@ def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
     """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public
     guess if given.
     """
-    purse = BudgetTotals.of(fit.budgets.kinds)
+    totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     centre = np.zeros(p + 1)
-    if purse.total < CONSTANT_ONLY_BELOW:
-        tau = choose_small_budget_threshold(purse.total)
+    if totals.total < CONSTANT_ONLY_BELOW:
+        tau = choose_small_budget_threshold(totals.total)
         return fit.constant(1.0, tau, max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2), centre)
     left = 1.0
     if scale is None:
-        share, quantile, factor = choose_scale_share(purse)
+        share, quantile, factor = choose_scale_share(totals)
         scale = factor * fit.scale(
             share, quantile, list_halvings(0.25, LABEL_SCALES), np.zeros(1), EmptyReader()
         )
         left -= share
-    return run_stages(fit, choose_stages(purse, p, scale, left), centre)
+    return run_stages(fit, choose_stages(totals, p, scale, left), centre)
 
 
 def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
     """Runs the rest of the recipe."""
-    purse = BudgetTotals.of(fit.budgets.kinds)
+    totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     scale = chosen.scale
     for part in chosen.parts:
@@ -393,15 +396,15 @@ def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
                 size = KNOWN_SIZE
             else:
                 size = chosen.intercept_size
-            choice = choose_for_share(purse, p, part.share, size)
+            choice = choose_for_share(totals, p, part.share, size)
             fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
             centre = shrink_slopes(
                 fitted,
                 centre,
                 choice,
                 scale,
-                part.share * purse.total,
-                part.share**2 * purse.squares,
+                part.share * totals.total,
+                part.share**2 * totals.squares,
             )
     return centre
 
@@ -465,19 +468,19 @@ def validate(ridge: Ridge, label: Interval, width: int) -> None:
 
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the default method."""
-    purse = BudgetTotals.of(budgets.kinds)
+    totals = BudgetTotals.of(budgets.kinds)
     half = (label[1] - label[0]) / 2
     guess = parse_label_scale(ridge.label_scale, half)
     outlook = [
-        plan_stages_at(purse, recoding.width, s, guess is not None)
-        for s in ([guess] if guess else _list_scales(purse))
+        plan_stages_at(totals, recoding.width, s, guess is not None)
+        for s in ([guess] if guess else _list_scales(totals))
     ]
     typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
     weights = Weights.solve(budgets.kinds, A=0.0)
     facts = PublicFacts.of(recoding, budgets, weights)
     parts = {
         c.scale: estimate_error_parts(
-            purse, replace(facts, spread=c.scale), c, weights.concentration
+            totals, replace(facts, spread=c.scale), c, weights.concentration
         )
         for c in outlook
     }
@@ -503,7 +506,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "shares": [p.share for p in typical.parts],
         },
         grid=AnswerGrid.below(
-            min(estimate_least_deviation(purse, recoding.width, c) for c in outlook)
+            min(estimate_least_deviation(totals, recoding.width, c) for c in outlook)
         ),
         theorem=THEOREM,
         error=make_expected_error(
@@ -537,22 +540,22 @@ def parse_label_scale(label_scale: Any, half: float) -> float | None:
     return label_scale / half
 
 
-def plan_stages_at(purse: BudgetTotals, slopes: int, scale: float, known: bool) -> StagePlan:
+def plan_stages_at(totals: BudgetTotals, slopes: int, scale: float, known: bool) -> StagePlan:
     """What will be done if the first stage releases this scale."""
-    if purse.total < CONSTANT_ONLY_BELOW:
-        tau = choose_small_budget_threshold(purse.total)
+    if totals.total < CONSTANT_ONLY_BELOW:
+        tau = choose_small_budget_threshold(totals.total)
         size = max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2)
         expected = (
             0.6
-            + choose_constant_parameters(purse.total, purse.squares, size, 1.0).expected
+            + choose_constant_parameters(totals.total, totals.squares, size, 1.0).expected
             * (tau / scale) ** 2
         )
         return StagePlan(scale, (Stage("constant", 1.0),), None, tau, expected, size)
     if known:
         share = 0.0
     else:
-        share = choose_scale_share(purse)[0]
-    chosen = choose_stages(purse, slopes, scale, 1.0 - share)
+        share = choose_scale_share(totals)[0]
+    chosen = choose_stages(totals, slopes, scale, 1.0 - share)
     if known:
         first: tuple[Stage, ...] = ()
     else:
@@ -568,7 +571,7 @@ def plan_stages_at(purse: BudgetTotals, slopes: int, scale: float, known: bool) 
 
 
 def estimate_error_parts(
-    purse: BudgetTotals, facts: PublicFacts, chosen: StagePlan, concentration: float
+    totals: BudgetTotals, facts: PublicFacts, chosen: StagePlan, concentration: float
 ) -> tuple[SquaredErrorParts, float]:
     """Returns what a course is expected to miss of least squares, and the bias that very skewed
     labels may add.
@@ -579,24 +582,24 @@ def estimate_error_parts(
     """
     last = chosen.parts[-1]
     p = facts.slopes
-    V = last.share * purse.total
-    V2 = last.share**2 * purse.squares
+    V = last.share * totals.total
+    V2 = last.share**2 * totals.squares
     size = chosen.intercept_size
     unit = chosen.scale
     kept_back = 0.0
     if chosen.slopes is None:
         kept_back = facts.explained_variance
-        if purse.total < CONSTANT_ONLY_BELOW:
+        if totals.total < CONSTANT_ONLY_BELOW:
             unit = chosen.constant
         else:
             unit = chosen.scale
         choice = choose_constant_parameters(
-            V, V2, size, 1.0 if purse.total < CONSTANT_ONLY_BELOW else 2.0
+            V, V2, size, 1.0 if totals.total < CONSTANT_ONLY_BELOW else 2.0
         )
         terms = split_error(0, V, V2, size, 0.0, choice)
     elif len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals":
         unit *= math.sqrt(1 - EXPLAINED)
-        choice = choose_for_share(purse, p, last.share, KNOWN_SIZE)
+        choice = choose_for_share(totals, p, last.share, KNOWN_SIZE)
         terms = split_error(p, V, V2, 0.0, 0.0, choice)
     else:
         choice = chosen.slopes
@@ -611,10 +614,10 @@ def estimate_error_parts(
     return replace(parts, shrinkage=parts.shrinkage + kept_back), most * unit
 
 
-def _list_scales(purse: BudgetTotals) -> list[float]:
-    if purse.total < CONSTANT_ONLY_BELOW:
+def _list_scales(totals: BudgetTotals) -> list[float]:
+    if totals.total < CONSTANT_ONLY_BELOW:
         return [TYPICAL_SCALE]
-    factor = choose_scale_share(purse)[2]
+    factor = choose_scale_share(totals)[2]
     return [factor * 0.25 * 0.5**j for j in range(LABEL_SCALES)]
 
 

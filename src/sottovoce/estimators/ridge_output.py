@@ -93,12 +93,12 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     else:
         lam = float(ridge.alpha)
     moved = compute_sensitivities(ridge, weights, d, lam)
-    heard = weights.person > 0
-    rate = float((units.to_epsilon(budgets.kinds.epsilon[heard]) / moved[heard]).min()) * (
-        1 - 2.0**-40
-    )
+    participating = weights.person > 0
+    rate = float(
+        (units.to_epsilon(budgets.kinds.epsilon[participating]) / moved[participating]).min()
+    ) * (1 - 2.0**-40)
     charges = units.check_within_grant(
-        units.round_up(np.where(heard, moved * rate, 0.0)), budgets.kinds.epsilon
+        units.round_up(np.where(participating, moved * rate, 0.0)), budgets.kinds.epsilon
     )
     spread = math.sqrt(d * (d + 1)) / rate
     half = (label[1] - label[0]) / 2
@@ -202,13 +202,13 @@ def compute_sensitivities(ridge: Ridge, weights: Weights, d: int, lam: float) ->
     return bound_movement(ridge, weights.person / weights.total, d, lam)
 
 
-def bound_movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
+def bound_movement(ridge: Ridge, person_weight: Floats, d: int, lam: float) -> Floats:
     """Returns how far people who weigh so much can move the solution, the solver's error
     included.
     """
     if ridge.method == "output":
         bound = _get_coefficient_bound(ridge.coefficient_bound, lam, d)
-        moved = voice * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
+        moved = person_weight * 2 * math.sqrt(d) * (1 + math.sqrt(d) * bound) / lam
         return moved + bound_solver_error(lam, float(d), bound)
     R = math.sqrt(d) / 2
     if math.sqrt(lam) <= R:
@@ -217,7 +217,7 @@ def bound_movement(ridge: Ridge, voice: Floats, d: int, lam: float) -> Floats:
         m = R / (R * R + lam)
     best = compute_tight_constant(R * m)
     return np.minimum(
-        voice * 2 * R * best / lam, np.where(voice > 0, 2 * m, 0.0)
+        person_weight * 2 * R * best / lam, np.where(person_weight > 0, 2 * m, 0.0)
     ) + bound_solver_error(lam, R * R, m)
 
 

@@ -72,8 +72,8 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     m = recoding.width + 1
     kinds = budgets.kinds
     weights = make_proportional_weights(_take_budget_roots(kinds) if ridge.rho else kinds)
-    heard = weights.person > 0
-    granted = units.to_epsilon(kinds.epsilon[heard])
+    participating = weights.person > 0
+    granted = units.to_epsilon(kinds.epsilon[participating])
     if ridge.rho:
         price = np.sqrt(2 * granted)
     else:
@@ -84,14 +84,16 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     else:
         entries = float(_count_entries(m))
     constant = (m + 1) * UNIT**2 * (1 if ridge.rho else (m + 1) / 2)
-    exact = float((weights.person[heard] / price).max()) * constant
+    exact = float((weights.person[participating] / price).max()) * constant
     shift = max(math.ceil(math.log2(exact)) - SCALE_BITS, 0)
     if shift:
         rounding = entries
     else:
         rounding = 0.0
     scale = float(math.ceil((exact / 2.0**shift + rounding / float(price.min())) * (1 + 2.0**-45)))
-    moved = np.where(heard, weights.person * (constant / 2.0**shift) + rounding, 0.0) / scale
+    moved = (
+        np.where(participating, weights.person * (constant / 2.0**shift) + rounding, 0.0) / scale
+    )
     spent = units.check_within_grant(
         units.round_up(moved**2 / 2 if ridge.rho else moved), kinds.epsilon
     )

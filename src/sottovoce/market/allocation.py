@@ -91,7 +91,7 @@ class Allocation:
 
     @property
     def weights(self) -> Floats:
-        """How loud each seller is heard: ε as a share of the sum, all 0 where nothing was
+        """How loud each seller takes part: ε as a share of the sum, all 0 where nothing was
         bought.
         """
         return np.asarray(self.units / max(1, int(self.units.sum())), dtype=np.float64)

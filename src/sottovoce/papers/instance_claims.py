@@ -232,7 +232,9 @@ def _compare_regularisation() -> Erratum:
 
 
 def _compare_sample() -> Erratum:
-    """The smallest n that κd = 6 admits, and a record as loud as the algorithm lets it be."""
+    """The smallest n that κd = 6 admits, and a record with as much weight as the algorithm lets it
+    be.
+    """
     rows = math.ceil(4 * 6 * (1 + math.log(4 / DELTA)))
     algorithm = paper.ada_ops_as_printed_with_max(rows, 1, 6.0, 1.0, DELTA)
     truth = PosteriorLoss(

@@ -123,10 +123,10 @@ def audit_as_published(draws: int = 1_000_000, seed: int = 0) -> OutputAudit:
     return audit_outputs(ends[0], ends[1], epsilon + 2 * math.log1p(1 / RIDGE))  # a ≤ 1
 
 
-def audit_certified(draws: int = 2000, louder: float = 1.0) -> OutputAudit:
+def audit_certified(draws: int = 2000, heavier: float = 1.0) -> OutputAudit:
     """Audits the certified market and our logistic regression on the same two data sets.
 
-    ``louder`` plants a bug.
+    ``heavier`` plants a bug.
     """
     deal = sv.market.Market(
         TWO_COSTS, cost_range=RANGE, trade_off=TRADE_OFF, mu=MU, sigma=SIGMA
@@ -136,7 +136,7 @@ def audit_certified(draws: int = 2000, louder: float = 1.0) -> OutputAudit:
     )
     ends = [
         np.array(
-            [ask.fit(X, labels, epsilon=deal.epsilon * louder).coef_[0, 0] for _ in range(draws)]
+            [ask.fit(X, labels, epsilon=deal.epsilon * heavier).coef_[0, 0] for _ in range(draws)]
         )
         for labels in (LABELS, NEIGHBOUR)
     ]
@@ -393,7 +393,7 @@ def compute_figure_5(
 #: spends.
 AUDIT_DRAWS = (1_000_000, 200_000)
 FIT_COUNTS = (2000, 150)
-LOUDER = (8, 50)
+HEAVIER = (8, 50)
 #: Sellers who might lie, and trade-offs at which they are asked.
 LIAR_SELLERS = (30, 8)
 LIE_TRADE_OFFS = (0.01, 0.1)
@@ -409,9 +409,9 @@ def audit(task: Task) -> Outcome:
     for ours.
     """
     fits = task.choose(*FIT_COUNTS)
-    louder = task.choose(*LOUDER)
+    heavier = task.choose(*HEAVIER)
     found = [audit_as_published(task.choose(*AUDIT_DRAWS))]
-    for place, times in enumerate((1.0, float(louder))):
+    for place, times in enumerate((1.0, float(heavier))):
         task.progress((place + 1) / 3)
         found.append(audit_certified(fits, times))
     bounds = tuple(one.loss if math.isfinite(one.loss) else None for one in found)
@@ -423,7 +423,7 @@ def audit(task: Task) -> Outcome:
         ResultColumn("in the event", tuple(float(one.hits) for one in found)),
         ResultColumn("in it on the neighbour", tuple(float(one.others) for one in found)),
     )
-    lines = ("as published", "certified", f"certified, {louder}ε spent")
+    lines = ("as published", "certified", f"certified, {heavier}ε spent")
     told = (
         f"Of {found[0].draws:,} draws {found[0].hits:,} fall into a set that {found[0].others:,} "
         f"draws on the neighbour reach: a loss of at least {found[0].loss:.2f}, where at most "
@@ -431,7 +431,7 @@ def audit(task: Task) -> Outcome:
         "is proved for (a, η) that are chosen without data.",
         "The same audit does not refute the certified market with our logistic regression"
         + (
-            f", and does refute it where {louder} times the budget is spent."
+            f", and does refute it where {heavier} times the budget is spent."
             if found[2].is_refuted
             else "; from so few draws it does not notice a planted bug either."
         ),

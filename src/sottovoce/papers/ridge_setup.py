@@ -202,9 +202,9 @@ def compute_rate(lam: float, d: int, total: float | Floats) -> Floats:
 
 def solve_weighted_ridge(data: RidgeData, weights: Floats, lam: float) -> Floats:
     """Return θ̄ for weights that sum to one; one line for each line of weights."""
-    heard = np.atleast_2d(weights)
-    gram = np.stack([(data.X.T * line) @ data.X for line in heard])
-    return solve_ridge(gram, (heard * data.y) @ data.X, lam)
+    participating = np.atleast_2d(weights)
+    gram = np.stack([(data.X.T * line) @ data.X for line in participating])
+    return solve_ridge(gram, (participating * data.y) @ data.X, lam)
 
 
 def solve_ridge(gram: Floats, cross: Floats, lam: float) -> Floats:

@@ -103,7 +103,7 @@ def theorem_2(task: Task) -> Outcome:
     )
     words = (
         "Print says that the best weights have a variance less than (2g + 1)/(4g²). It is this "
-        "number: at the optimum everybody is heard alike.",
+        "number: at the optimum everybody counts alike.",
         f"The ratio tends to 3/2; at g = {every[-1]:g} it is {ratio[-1]:.4f}.",
     )
     return Outcome(

@@ -53,7 +53,8 @@ CONVERSION_NOTES = {
         "their tables as public, and promise nothing about those."
     ),
     ZERO_OUT: (
-        "A promise about whether you were heard or left out counts more than once in the sum: for "
+        "A promise about whether you were heard or left out counts more than once in the "
+        "sum: for "
         "leaving your rows out, and for putting others in their place."
     ),
 }

@@ -183,7 +183,7 @@ MAX_GAP = 1e-4
 #: together.
 MAX_SIGN_WORK = 1e9
 MAX_WORK = 2e10
-#: Where least squares with weights is tried: nobody louder than so many times their limit.
+#: Where least squares with weights is tried: nobody heavier than so many times their limit.
 WEIGHT_MULTIPLES = np.logspace(2, -4, 13)
 #: Below every number that is not 0: somebody whose rows are all 0 is never too loud.
 TINY = 1e-300
@@ -255,7 +255,7 @@ def _iterate_entrywise(problem: ScaledProblem, best: Solution) -> Solution:
 
 
 def _solve_weighted(problem: ScaledProblem, h: float) -> Solution:
-    """Weighted least squares, in which nobody is louder than h times their limit: good where
+    """Weighted least squares, in which nobody is heavier than h times their limit: good where
     nothing better is.
     """
     least = problem.U @ problem.T
@@ -363,9 +363,9 @@ def _divide_into_blocks(
     return parts, len(grouped) + len(held)
 
 
-def _split_affordable(people: Integers, prices: Floats, purse: float) -> tuple[Integers, Integers]:
+def _split_affordable(people: Integers, prices: Floats, totals: float) -> tuple[Integers, Integers]:
     """Return who can be paid for in this order, and who cannot, both ascending."""
-    paid = np.cumsum(prices) <= purse
+    paid = np.cumsum(prices) <= totals
     return np.sort(people[paid]), np.sort(people[~paid])
 
 

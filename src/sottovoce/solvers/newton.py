@@ -101,7 +101,7 @@ def bound_rounding(rows: int, coordinates: int, steepest: float) -> float:
 
     θ does not matter.
 
-    A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the loudest.
+    A pull has some tens of units in its last place, and is rounded to 2⁻⁸⁵ of the heaviest.
     ``steepest`` is the largest pull; a residual is right to a unit of itself and of d·2⁻²²
     (docs/theory/solver.md, equation 8).
     """

@@ -194,7 +194,7 @@ class Payers(BaseModel):
     rows: int
     granted: float
     spent: float
-    voice: float
+    person_weight: float
 
 
 class PlanAnswer(BaseModel):

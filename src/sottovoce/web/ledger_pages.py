@@ -57,7 +57,7 @@ CURRENCIES = (("pure epsilon", "pure ε"), ("zCDP rho", "ρ of zCDP"), ("epsilon
 NEIGHBOURS = (
     ("replace", "replace: everything about the person"),
     ("replace labels", "labels: their labels alone"),
-    ("zero out", "zero out: whether they were heard"),
+    ("zero out", "zero out: whether they took part"),
 )
 NO_ACCOUNT = "Nobody of this name has an account. Names count as they are spelt in the tables."
 

@@ -12,7 +12,7 @@ reading nothing.
     bodies      are timed by the guard, which knows what is being sent
     answers     are taken: a part of them at least in every so many seconds
 
-Whoever sends a request at once is heard, however many others hold connections open: before a
+Whoever sends a request at once takes part, however many others hold connections open: before a
 connection is closed to make room, as many others have come as there are places, and after fewer
 than two batches of them it has been read.
 
@@ -330,12 +330,12 @@ class EndingSignals:
     """Signals by which a page is ended from outside: they end the server, and what comes after it
     is still done.
 
-    The first of a kind is heard; a second one kills, as it would without us. What was to be ignored
-    stays ignored.
+    The first of a kind takes part; a second one kills, as it would without us. What was to be
+    ignored stays ignored.
     """
 
     def __init__(self) -> None:
-        self.heard: int | None = None
+        self.participating: int | None = None
         self.end: Callable[[], None] = lambda: None
 
     def __enter__(self) -> EndingSignals:
@@ -351,7 +351,7 @@ class EndingSignals:
             signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.heard = number
+        self.participating = number
         signal.signal(number, signal.SIG_DFL)
         self.end()
 
@@ -377,7 +377,7 @@ def run_server(
 
     if ending is not None:
         ending.end = give_up
-        serving.should_exit = ending.heard is not None
+        serving.should_exit = ending.participating is not None
     opening.start_loading(give_up)
     with log_briefly():
         serving.run(sockets=[here])
