@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 import registry_laws
 import sottovoce as sv
+from make_questions_page import make_reference_page
 from sottovoce.cli.main import app as command_line
 from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimator import make_column_label
@@ -33,7 +34,6 @@ from sottovoce.estimators import (
     register,
     unregister,
 )
-from sottovoce.report.reference import make_reference_page
 from sottovoce.schema import Column
 from sottovoce.web import actions
 from sottovoce.web.app import make_full_app

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the same names as below, each with its type
     from sottovoce import errors as errors
     from sottovoce import market as market
     from sottovoce.budgets import Budgets as Budgets
+    from sottovoce.estimators import load as load
     from sottovoce.estimators.baselines import Limited as Limited
     from sottovoce.estimators.baselines import Sampled as Sampled
     from sottovoce.estimators.baselines import Uniform as Uniform

@@ -474,3 +474,15 @@ def invalid_names_error() -> UnknownPeople:
         "Fill the column of people in, all with numbers or all with text.",
         parameter="groups",
     )
+
+
+def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:
+    """Returns doubles of one shape, or refuses."""
+    arrays = [to_doubles(values, "An argument") for values in given]
+    try:
+        return np.broadcast_arrays(*arrays)
+    except (ValueError, RuntimeError):
+        pass  # raised below
+    raise UnequalLengths(
+        "Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row."
+    )

@@ -244,6 +244,7 @@ def plan_affordable(
                 "Somebody has not enough left for this.",
                 "It was asked to refuse rather than to leave people out.",
                 "Ask for less, or have people who are short left out.",
+                parameter="epsilon",
             )
         granted[lacking] = 0
         if not granted.any():
@@ -251,6 +252,7 @@ def plan_affordable(
                 "Nobody has as much left in the books as this release asks of them.",
                 f"The most that anybody here has left: {', '.join(most)}.",
                 "Ask for less, or for larger grants. Nobody was charged.",
+                parameter="epsilon",
             )
 
 
@@ -302,6 +304,7 @@ def return_stored(ledger: Ledger, known: Reservation, request: Request) -> Relea
             "This key is reserved, and no release is stored under it.",
             "It is being made elsewhere just now, or was interrupted; what it costs stays spent.",
             "Ask again in a while; if it was interrupted, choose a new key.",
+            parameter="key",
         )
     return stored
 
@@ -312,4 +315,5 @@ def key_reused_error(key: str) -> KeyReused:
         f"The key {key!r} stands for another release already.",
         "One key, one release, for ever.",
         "Choose a new key.",
+        parameter="key",
     )

@@ -601,4 +601,5 @@ def refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
             "each row.",
             "Pass epsilon.to_numpy() if it is in the order of the rows, or groups= with the "
             "owners.",
+            parameter="epsilon",
         )

@@ -277,6 +277,7 @@ def _no_bounds_error() -> InvalidBounds:
         "Limits of the features are needed, from public knowledge, and of a label that is a "
         "number.",
         "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+        parameter="bounds",
     )
 
 

@@ -12,10 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Every colour, in light and in dark.
 COLOURS = {
@@ -269,6 +270,8 @@ def draw_histogram(
     """Return how many values lie where on a logarithmic axis, with words at the numbers of
     ``marks``. What is not finite, and marks that are not positive, are not shown.
     """
+    import numpy as np
+
     finite = values[np.isfinite(values)]
     shown = {words: value for words, value in marks.items() if 0 < value < math.inf}
     low, high = _choose_decades([*finite[finite > 0].tolist(), *shown.values()])
@@ -328,6 +331,8 @@ def draw_curves(
     """Return curves of positive numbers, across and up, on logarithmic axes; those with a name are
     dashed, and named where they begin.
     """
+    import numpy as np
+
     logs = [(name, np.log10(np.array(places))) for name, places in curves if places]
     ends = [(0.0, 1.0), (0.0, 1.0)]
     if logs:

@@ -25,7 +25,8 @@ from attacks.serving import PATIENCE, serving
 from sottovoce import private_files
 from sottovoce.data.engine import get_engine
 from sottovoce.private_files import SCRATCH, Scratch, sweep
-from sottovoce.web.workspace import Workspace, save_table
+from sottovoce.web.uploads import save_table
+from sottovoce.web.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes are those of POSIX")
 linux = pytest.mark.skipif(

@@ -271,7 +271,7 @@ def test_an_implied_epsilon_gives_back_what_was_printed():
 def test_missing_data_are_named_with_where_to_get_them(tmp_path):
     with pytest.raises(InvalidData, match="insurance") as refused:
         ridge_setup.load_medical(tmp_path)
-    assert "--data" in refused.value.remedy
+    assert refused.value.parameter == "data"
 
 
 def test_the_folder_of_data_can_be_an_environment_variable(tmp_path, monkeypatch):

@@ -93,7 +93,8 @@ def imported_for_type_checkers(module) -> set[str]:
         and node.test.id == "TYPE_CHECKING"
     ]
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {name.asname or name.name for node in imports for name in node.names}
+    names = {name.asname or name.name for node in imports for name in node.names}
+    return {name for name in names if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("module", [sv, audit])

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from sottovoce.web import guard
 from sottovoce.web import workspace as workspace_module
 from sottovoce.web.guard import BufferedAnswer, Guard, GuardedRequest, RequestRefused
-from sottovoce.web.workspace import save_table
+from sottovoce.web.uploads import save_table
 
 PORT = 8765
 HOSTS = {

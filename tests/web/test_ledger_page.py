@@ -254,7 +254,7 @@ def test_sealed_books_say_so(client, workspace):
     workspace.session.ledger.seal(3, "ab" * 32)
     assert "This ledger is sealed" in client.get("/ledger").text
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
-    assert (refused.status_code, complaints(refused.text)) == (422, {"amount"})
+    assert (refused.status_code, complaints(refused.text)) == (422, set())  # about no one field
     assert "These books are sealed" in refused.text
 
 

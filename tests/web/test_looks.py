@@ -11,8 +11,7 @@ import re
 
 import pytest
 
-from sottovoce.web import actions, question_form
-from sottovoce.web import workspace as workspace_module
+from sottovoce.web import actions, question_form, uploads
 from sottovoce.web.question_form import Fields
 from web.browser import TIERS, chromium, people_csv, release, served, shown, until, window  # noqa: F401
 
@@ -46,7 +45,7 @@ def furnished(served, tmp_path_factory):  # noqa: F811
     workspace = served.workspace
     folder = tmp_path_factory.mktemp("furniture")
     with open(people_csv(folder), "rb") as table:
-        name = workspace_module.save_table(workspace, "patients.csv", table)
+        name = uploads.save_table(workspace, "patients.csv", table)
     described = question_form.read_schema(Fields(DESCRIBED), workspace.tables[name].columns)
     actions.declare(workspace, name, described)
     budgets = actions.read_grants(workspace, name)
@@ -61,7 +60,7 @@ def furnished(served, tmp_path_factory):  # noqa: F811
         assert job.state == "done", job.sentence
     (folder / "sellers.csv").write_text(SELLERS)
     with open(folder / "sellers.csv", "rb") as table:
-        return name, workspace_module.save_table(workspace, "sellers.csv", table)
+        return name, uploads.save_table(workspace, "sellers.csv", table)
 
 
 def every_page(page, name, sellers):

@@ -159,9 +159,10 @@ def walk_commands():
     waiting = [typer.main.get_command(command_line)]
     while waiting:
         command = waiting.pop()
-        waiting += getattr(command, "commands", {}).values()
-        if not hasattr(command, "commands"):
+        if not hasattr(command, "list_commands"):
             yield command
+            continue
+        waiting += [command.get_command(None, name) for name in command.list_commands(None)]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ import pytest
 
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.web import guard
+from sottovoce.web import uploads as uploads_module
 from sottovoce.web import workspace as workspace_module
-from sottovoce.web.workspace import clean_name, save_table
+from sottovoce.web.uploads import clean_name, save_table
 
 #: Bytes of memory that the server and the processes it starts may take at most, each.
 MEMORY = 512 * 2**20
@@ -73,8 +74,8 @@ def test_the_header_says_how_a_table_is_written(workspace, delimiter, end):
 
 
 def test_lines_and_columns_have_limits(workspace, monkeypatch):
-    monkeypatch.setattr(workspace_module, "LONGEST_LINE", 100)
-    monkeypatch.setattr(workspace_module, "PIECE", 64)
+    monkeypatch.setattr(uploads_module, "LONGEST_LINE", 100)
+    monkeypatch.setattr(uploads_module, "PIECE", 64)
     assert kept(workspace, b"a,b\n" + b"1" * 98 + b",2\n" * 3)
     for content in (
         b"a,b\n" + b"1" * 101,
@@ -84,7 +85,7 @@ def test_lines_and_columns_have_limits(workspace, monkeypatch):
         with pytest.raises(InvalidData):
             kept(workspace, content)
     monkeypatch.undo()
-    most = workspace_module.MOST_COLUMNS
+    most = uploads_module.MOST_COLUMNS
     assert (
         len(kept(workspace, ",".join(f"c{i}" for i in range(most)).encode() + b"\n").columns)
         == most

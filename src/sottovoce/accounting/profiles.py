@@ -47,8 +47,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
-from sottovoce.arrays import Floats, to_doubles
-from sottovoce.errors import InvalidParameter, UnequalLengths
+from sottovoce.arrays import Floats, broadcast_floats, to_doubles
+from sottovoce.errors import InvalidParameter
 
 #: So many records at a time: their temporaries stay in the cache.
 CHUNK = 16384
@@ -420,18 +420,6 @@ def _compute_where(
             part = [values[start : start + CHUNK][here] for values in flat]
             answer[start : start + CHUNK][here] = compute(*part)
     return answer.reshape(participating.shape)
-
-
-def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:
-    """Returns doubles of one shape, or refuses."""
-    arrays = [to_doubles(values, "An argument") for values in given]
-    try:
-        return np.broadcast_arrays(*arrays)
-    except (ValueError, RuntimeError):
-        pass  # raised below
-    raise UnequalLengths(
-        "Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row."
-    )
 
 
 def check_delta(delta: ArrayLike) -> Floats:

@@ -39,8 +39,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce import units
-from sottovoce.accounting.profiles import broadcast_floats
-from sottovoce.arrays import Floats, to_doubles
+from sottovoce.arrays import Floats, broadcast_floats, to_doubles
 from sottovoce.errors import InvalidParameter
 
 LATTICE_EPSILON = 1e-9

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from sottovoce.audit.leverages import fit_ridge as leave_one_out
     from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
     from sottovoce.audit.public_bounds import Mine, bounds, histogram, mine
-    from sottovoce.data.engine import Watch
-    from sottovoce.data.source import DataSource
-    from sottovoce.release import Release
+    from sottovoce.data.engine import Watch as _Watch
+    from sottovoce.data.source import DataSource as _DataSource
+    from sottovoce.release import Release as _Release
 
 #: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no
 #: estimator.
@@ -79,7 +79,7 @@ __all__ = [
 
 
 def audit_from_table(
-    release: Release, source: DataSource, delta: float, watch: Watch | None = None
+    release: _Release, source: _DataSource, delta: float, watch: _Watch | None = None
 ) -> PerInstance:
     """Return the audit of a release from the table it was made from, confidential.
 

@@ -162,6 +162,7 @@ def load(release: Release, expected: Any = None) -> Any:
         "A model has a coefficient for each declared number and each level, and a function for "
         "each class.",
         "Take the file as it was made.",
+        parameter="release",
     )
 
 

@@ -386,7 +386,10 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
             )
         if ball.width > MOST_COLUMNS:
             raise InvalidParameter(
-                "There are too many columns.", f"At most {MOST_COLUMNS:,} can be.", "Use fewer."
+                "There are too many columns.",
+                f"At most {MOST_COLUMNS:,} can be.",
+                "Use fewer.",
+                parameter="X",
             )
         return ball
 

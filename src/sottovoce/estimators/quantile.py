@@ -302,6 +302,7 @@ class Quantile(LoadableEstimator, BaseEstimator):
                 "The grid is too coarse or too fine.",
                 "cells lies between 2 and 2^22.",
                 "Choose another number.",
+                parameter="cells",
             )
 
     def _choose_bits(self, weights: Weights) -> int:

@@ -172,10 +172,6 @@ def format_digits(value: float, significant: int = DIGITS) -> str:
     return ("−" if value < 0 else "") + (f"{mantissa}e{int(exponent)}" if exponent else mantissa)
 
 
-if __name__ == "__main__":
-    sys.stdout.buffer.write(make_errata_page().encode("utf-8"))
-
-
 #: Draws behind a median: data and budgets of the ridge paper's synthetic tables have no seed.
 DRAWS = 40
 #: The table of standard deviations on medical data, its wrong line, and a line that can be trusted.
@@ -533,3 +529,7 @@ def compute_exact_sensitivity(C: Floats) -> float:
     return max(
         float(np.abs(np.array(signs) @ C).sum()) for signs in product((-1, 1), repeat=len(C))
     )
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(make_errata_page().encode("utf-8"))

@@ -36,7 +36,8 @@ from sottovoce.release import Release
 from sottovoce.schema import Schema
 from sottovoce.session import Session, make_estimator, release_from_table
 from sottovoce.web.question_form import ONE_EACH
-from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances, save_table
+from sottovoce.web.uploads import save_table
+from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
 
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance

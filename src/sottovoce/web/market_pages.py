@@ -57,7 +57,8 @@ from sottovoce.report.market import (
 )
 from sottovoce.web.layout import download, get_workspace, mark_trusted, redirect, render
 from sottovoce.web.question_form import Fields
-from sottovoce.web.workspace import Workspace, save_table
+from sottovoce.web.uploads import save_table
+from sottovoce.web.workspace import Workspace
 
 #: The slider: so many steps to either side, each a twentieth of a power of ten.
 SLIDER_STEPS = 30

@@ -32,7 +32,8 @@ from sottovoce.web.layout import (
     show_refusal,
 )
 from sottovoce.web.question_form import Fields
-from sottovoce.web.workspace import MOST_COLUMNS, Workspace
+from sottovoce.web.uploads import MOST_COLUMNS
+from sottovoce.web.workspace import Workspace
 
 #: Accounts that a table's grants can be written to: the words of the books, and in words for
 #: people.

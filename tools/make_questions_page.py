@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference page of the questions, made from the registry.
 
-python -m sottovoce.report.reference > docs/questions.md
+python tools/make_questions_page.py > docs/questions.md
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HEADING = """\
 # Questions
 
 What can be asked at the command line, at the page and through JSON. This page is made from the
-registry of questions: `python -m sottovoce.report.reference > docs/questions.md`. In Python each
+registry of questions: `python tools/make_questions_page.py > docs/questions.md`. In Python each
 question is a class; see [reference](reference.md).
 """
 #: What a question needs of its table.
