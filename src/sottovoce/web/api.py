@@ -194,7 +194,7 @@ class Payers(BaseModel):
     rows: int
     granted: float
     spent: float
-    person_weight: float
+    voice: float
 
 
 class PlanAnswer(BaseModel):
