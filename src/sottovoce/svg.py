@@ -361,7 +361,9 @@ def _widen(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _choose_ticks(ends: tuple[float, float]) -> dict[float, str]:
-    inner = np.linspace(*ends, TICKS)[1:-1].tolist()
+    low, high = ends
+    step = (high - low) / (TICKS - 1)
+    inner = [low + step * place for place in range(1, TICKS - 1)]
     return {value: f"{10**value:.3g}" for value in inner}
 
 
