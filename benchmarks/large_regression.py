@@ -54,17 +54,21 @@ def answer(path: str, method: str) -> dict[str, float]:
     from sottovoce.data.encoding import Recoding
     from sottovoce.data.engine import Dataset, get_engine
     from sottovoce.data.readers import ColumnReader, Label
+    from sottovoce.estimator import make_release
 
     start = perf_counter()
     schema = sv.Schema.loads(SCHEMA)
     engine = get_engine("arrow").open_table(path)
     budgets, owner = take_census(engine, budget="epsilon")
     rows = Dataset(
-        engine, "y", owner, ColumnReader(Recoding.of_schema(schema)), Label("y", -10.0, 10.0)
+        engine,
+        "y",
+        owner,
+        ColumnReader(Recoding.of_schema(schema)),
+        Label("y", -10.0, 10.0),
+        budgets=budgets,
     )
-    sv.Session().release_rows(
-        sv.Ridge(bounds=schema, **METHODS[method]), budgets, rows, key="benchmark"
-    )
+    make_release(sv.Ridge(bounds=schema, **METHODS[method]), rows)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )

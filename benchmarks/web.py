@@ -63,7 +63,10 @@ class Caller:
     def __init__(self, link: str) -> None:
         _, _, self.host, path = link.split("/", 3)
         self.cookie = ""
-        self.cookie = self.ask("GET", f"/{path}")[0]["set-cookie"].partition(";")[0]
+        place, _, token = path.partition("#")
+        form = f"token={token}".encode()
+        told, _ = self.ask("POST", f"/{place}", form, "application/x-www-form-urlencoded")
+        self.cookie = told["set-cookie"].partition(";")[0]
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
