@@ -431,7 +431,7 @@ def test_recoding_is_undone_exactly():
     recoding = Recoding.of_schema(SCHEMA)
     table, _ = frame(50)
     from sottovoce.arrays import to_matrix
-    from sottovoce.estimators.ridge import predict_linear
+    from sottovoce.estimators.base import predict_linear
 
     raw = to_matrix(table, recoding)
     slopes = np.linspace(-1, 1, recoding.width)

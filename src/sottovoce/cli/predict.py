@@ -231,7 +231,7 @@ class LinearFunction:
 
     def __call__(self, raw: Floats) -> Floats:
         """Returns the function's value for each row, numbers clipped to their bounds."""
-        from sottovoce.estimators.ridge import predict_linear
+        from sottovoce.estimators.base import predict_linear
 
         if self.ball is None:
             return predict_linear(self.recoding, raw, self.intercept, self.coefficients)

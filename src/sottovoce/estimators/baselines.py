@@ -132,7 +132,93 @@ def _raise_not_fitted(*_: Any, **__: Any) -> None:
 if_estimator_plans = available_if(lambda self: hasattr(self.estimator, "plan"))
 
 
-class Uniform(BaselineWrapper):
+class Baseline(BaselineWrapper):
+    """A way to keep within personal budgets around any estimator that knows one ε.
+
+    A subclass says which rows the estimator inside gets, and at which ε.
+    """
+
+    estimator: ModelLike | None
+
+    def fit(
+        self,
+        X: TableLike | None = None,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the estimator inside, within everybody's own ε.
+
+        Parameters
+        ----------
+        X : TableLike, optional
+            Features, or the one column in question.
+        y : ColumnLike, optional
+            Labels, or the one column in question.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
+        """
+        self._fit_inside(FitRequest.of(self.estimator, X, y, epsilon, groups), epsilon)
+        return self
+
+    @if_estimator_plans  # type: ignore[untyped-decorator]
+    def plan(
+        self,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        **more: Any,
+    ) -> Plan:
+        """Return the estimator's plan, with what this baseline makes of everybody's ε.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        **more :
+            Whatever else the estimator's own plan asks for.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
+        return self._make_plan(make_budgets(epsilon, groups, rows, find_schema(self)), more)
+
+    def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
+        """Fits the estimator and keeps it; ``epsilon`` is what fit was given."""
+        raise NotImplementedError
+
+    def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
+        raise NotImplementedError
+
+
+class Uniform(Baseline):
     """Everybody gets the smallest ε: all that can be done with an estimator that knows one ε.
 
     **Question.** That of ``estimator``.
@@ -161,81 +247,15 @@ class Uniform(BaselineWrapper):
     def __init__(self, estimator: ModelLike | None = None) -> None:
         self.estimator = estimator
 
-    def fit(
-        self,
-        X: TableLike | None = None,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the estimator with the smallest ε.
-
-        Parameters
-        ----------
-        X : TableLike, optional
-            Features, or the one column in question.
-        y : ColumnLike, optional
-            Labels, or the one column in question.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        request = FitRequest.of(self.estimator, X, y, epsilon, groups)
+    def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
         smallest = _find_smallest_epsilon(request.budgets)
         inside = request.fit_copy(self.estimator, units.to_epsilon(smallest))
         self._set_fitted(
             inside,
             get_guarantee(inside, request.budgets, np.full(len(request.budgets.kinds), smallest)),
         )
-        return self
 
-    @if_estimator_plans  # type: ignore[untyped-decorator]
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        **more: Any,
-    ) -> Plan:
-        """Return the estimator's plan with everybody at the smallest ε.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        **more :
-            Whatever else the estimator's own plan asks for.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+    def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
         return plan_at_epsilon(self.estimator, budgets, _find_smallest_epsilon(budgets), more)
 
 
@@ -533,7 +553,7 @@ def restore_form(name: str, values: Any, columns: list[Array]) -> Any:
     return form(dict(zip(names, columns, strict=True)))
 
 
-class Sampled(BaselineWrapper):
+class Sampled(Baseline):
     """Personal ε by sampling people: the careful are rarely kept, and then all take part at one ε.
 
     **Question.** That of ``estimator``, in which a null record stands for whoever is dropped.
@@ -576,48 +596,14 @@ class Sampled(BaselineWrapper):
         self.threshold = threshold
         self.null = null
 
-    def fit(
-        self,
-        X: TableLike | None = None,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Sample people, and fit the estimator at the threshold.
-
-        Parameters
-        ----------
-        X : TableLike, optional
-            Features, or the one column in question.
-        y : ColumnLike, optional
-            Labels, or the one column in question.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        request = FitRequest.of(self.estimator, X, y, epsilon, groups)
+    def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
         request.owner_argument(self.estimator)  # what is refused is refused before a coin is thrown
-        budgets, t = request.budgets, compute_threshold(self.threshold, request.budgets)
+        budgets = request.budgets
+        t = compute_threshold(self.threshold, budgets)
         plan = None
         with suppress(TypeError, errors.InvalidParameter):  # some plans ask for more than budgets
             if hasattr(self.estimator, "plan"):
-                plan = self._make_plan(budgets, t, {})
-            else:
-                plan = None
+                plan = self._make_plan(budgets, {})
         inside = _sample_and_fit(
             self.estimator, request, find_replaceable_columns(self.estimator, request, self.null), t
         )
@@ -629,44 +615,9 @@ class Sampled(BaselineWrapper):
             lambda release: _add_sampling(release, plan, pull),
             request.column,
         )
-        return self
 
-    @if_estimator_plans  # type: ignore[untyped-decorator]
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        **more: Any,
-    ) -> Plan:
-        """Return the estimator's plan at the threshold, with everybody's own promise.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        **more :
-            Whatever else the estimator's own plan asks for.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
-        return self._make_plan(budgets, compute_threshold(self.threshold, budgets), more)
-
-    def _make_plan(self, budgets: Budgets, t: int, more: dict[str, Any]) -> Plan:
+    def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
+        t = compute_threshold(self.threshold, budgets)
         inner = plan_at_epsilon(self.estimator, budgets, t, more)
         guarantee = _make_outer_guarantee(inner.guarantee, budgets, t)
         _, someone = np.unique(
@@ -890,7 +841,7 @@ def _refuse_invalid_cells(
         fill_missing(numeric[participating], missing)
 
 
-class Limited(BaselineWrapper):
+class Limited(Baseline):
     """Sample limiting: at most ``rows`` rows of each person are used, chosen by public randomness.
 
     **Question.** That of ``estimator``, about the chosen rows.
@@ -926,40 +877,7 @@ class Limited(BaselineWrapper):
         self.rows = rows
         self.salt = salt
 
-    def fit(
-        self,
-        X: TableLike | None = None,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the estimator on the chosen rows, budgets unchanged.
-
-        Parameters
-        ----------
-        X : TableLike, optional
-            Features, or the one column in question.
-        y : ColumnLike, optional
-            Labels, or the one column in question.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        request = FitRequest.of(self.estimator, X, y, epsilon, groups)
+    def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
         fewer = request.select_rows(self._choose_rows(request.budgets))
         inside = fewer.fit_copy(self.estimator, _get_budget_argument(fewer.budgets, epsilon))
         self._set_fitted(
@@ -970,41 +888,8 @@ class Limited(BaselineWrapper):
             ),
             request.column,
         )
-        return self
 
-    @if_estimator_plans  # type: ignore[untyped-decorator]
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        **more: Any,
-    ) -> Plan:
-        """Return the estimator's plan for the chosen rows.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        **more :
-            Whatever else the estimator's own plan asks for.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+    def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
         fewer = select_budgets(budgets, self._choose_rows(budgets))
         if is_by_row(self.estimator, fewer):
             asked = {"groups": ROWS_MARKER}

@@ -40,7 +40,7 @@ from sottovoce.data.engine import Dataset, get_default_engine
 from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
 from sottovoce.data.regression_kernels import MOST_COLUMNS
-from sottovoce.data.source import DataSource, describe_rows, find_schema
+from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import (
     KIND,
@@ -48,13 +48,10 @@ from sottovoce.estimator import (
     count_declared_columns,
     make_budgets,
     make_label,
-    make_recoding,
     make_release,
-    read_source,
-    set_fitted_attributes,
 )
 from sottovoce.estimators import erm_mechanism
-from sottovoce.estimators.base import LinearModel, LoadableEstimator
+from sottovoce.estimators.base import LoadableEstimator, ModelEstimator, get_owners, predict_linear
 from sottovoce.estimators.erm_mechanism import (
     PERSON,
     Accountant,
@@ -69,7 +66,6 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.estimators.ridge import predict_linear
 from sottovoce.noise.selection import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
@@ -87,7 +83,7 @@ def _has_odds(erm: ERM) -> bool:
     return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
-class ERM(LoadableEstimator, LinearModel):
+class ERM(LoadableEstimator, ModelEstimator):
     """Empirical risk minimisation, each person with the weight that their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
@@ -142,7 +138,6 @@ class ERM(LoadableEstimator, LinearModel):
         each column.
     """
 
-    _recoding: Recoding
     intercept_: float | Floats
     classes_: Array
 
@@ -172,8 +167,6 @@ class ERM(LoadableEstimator, LinearModel):
         self.iterate = iterate
         self.classes = classes
         self.missing = missing
-
-    later = ("missing",)  # what older books do not know about a question
 
     def fit(
         self,
@@ -213,44 +206,10 @@ class ERM(LoadableEstimator, LinearModel):
         ReleaseFailed
             Reading the rows failed; what was charged stays charged.
         """
-        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
+        dataset = self._read_rows(X, y, epsilon, groups)
         plan, release = make_release(self, dataset, progress=progress)
-        set_fitted_attributes(self, release, plan.guarantee, X)
+        self._set_fitted(release, plan.guarantee, X)
         return self
-
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        n_features: int | None = None,
-    ) -> Plan:
-        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        n_features : int, optional
-            How many features there are, where the bounds do not tell.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
-        return make_erm_plan(self, budgets, self._make_recoding(n_features), self._describe_label())
 
     def validate(self) -> None:
         """Refuses a loss, bounds and parameters that are wrong for any people."""
@@ -275,7 +234,7 @@ class ERM(LoadableEstimator, LinearModel):
         columns: dict[str, Array] = {
             VALUE: column,
             KIND: budgets.row_codes(),
-            PERSON: _get_owners(budgets),
+            PERSON: get_owners(budgets),
         }
         check_same_length(len(column), epsilon=columns[KIND])
         if recoded.shape[1]:
@@ -303,14 +262,8 @@ class ERM(LoadableEstimator, LinearModel):
         return describe_rows(label, recoding)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there
-        are.
-        """
-        if rows is None:
-            recoding = self._make_recoding(None)
-        else:
-            recoding = rows.features.recoding
-        plan = make_erm_plan(self, budgets, recoding, self._describe_label())
+        """The plan for these budgets; refuses to draw among people who cannot be told apart."""
+        plan = super().plan_for(budgets, rows)
         if (
             rows is not None
             and plan.parameters["sampling"] is not None
@@ -468,8 +421,8 @@ class ERM(LoadableEstimator, LinearModel):
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
 
-    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
-        return make_recoding(self.bounds, X, self.missing)
+    def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        return make_erm_plan(self, budgets, recoding, self._describe_label())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -492,20 +445,6 @@ class ERM(LoadableEstimator, LinearModel):
 def _describe_model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:
     named_ones = dict(zip(recoding.names, coefficients.tolist(), strict=True))
     return {"intercept": float(intercept), "coefficients": named_ones}
-
-
-def _get_owners(budgets: Budgets) -> Array:
-    """Returns the person of every row; refuses budgets that do not know."""
-    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
-        raise InvalidParameter(
-            "These budgets do not say which row is whose.",
-            "",
-            "Build them with Budgets.of.",
-            parameter="epsilon",
-        )
-    if budgets.owner is None:
-        return np.arange(budgets.n_people)
-    return budgets.owner
 
 
 #: Squared sampling error of a gradient, as a share of L²; the constant A of the weights is this/d.

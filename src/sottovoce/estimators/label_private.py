@@ -49,7 +49,7 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
-from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin
+from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, exponent_below, power_of_two
@@ -502,13 +502,7 @@ def _split_groups(budgets: Budgets, n: int) -> Budgets:
     """Returns the budgets with one kind a person: here people with equal ε and rows differ by their
     features.
     """
-    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
-        raise InvalidParameter(
-            "These budgets do not say which row is whose.",
-            "",
-            "Build them with Budgets.of.",
-            parameter="epsilon",
-        )
+    get_owners(budgets)  # refuses those that do not say whose a row is
     check_same_length(n, epsilon=budgets.row_codes())
     kinds = budgets.kinds
     people = budgets.n_people

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,16 @@ from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import ClassLabel, UnitBallReader
-from sottovoce.data.source import DataSource, describe_rows, find_schema
+from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     VALUE,
     count_declared_columns,
     load_matrix,
     make_budgets,
-    make_recoding,
-    make_release,
-    read_source,
-    set_fitted_attributes,
 )
 from sottovoce.estimators import logistic_mechanism
-from sottovoce.estimators.base import ClassifierMixin, LinearModel, LoadableEstimator
+from sottovoce.estimators.base import ClassifierMixin, LoadableEstimator, ModelEstimator
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
@@ -54,7 +50,7 @@ ACCOUNTANTS = {
 }
 
 
-class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
+class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
     """Logistic regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
@@ -101,7 +97,6 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
         declares one for each column. A missing class is refused.
     """
 
-    _recoding: Recoding
     intercept_: Floats
     classes_: Array
 
@@ -125,83 +120,6 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
         self.neighbours = neighbours
         self.accountant = accountant
         self.missing = missing
-
-    later = ("missing",)  # what older books do not know about a question
-
-    def fit(
-        self,
-        X: TableLike,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the classes y on the features X.
-
-        Parameters
-        ----------
-        X : TableLike
-            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
-            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
-            name columns.
-        y : ColumnLike, optional
-            Labels, or the name of their column; a schema may name it.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
-        plan, release = make_release(self, dataset)
-        set_fitted_attributes(self, release, plan.guarantee, X)
-        return self
-
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        n_features: int | None = None,
-    ) -> Plan:
-        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        n_features : int, optional
-            How many features there are, where the bounds do not tell.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        return self._make_plan(
-            make_budgets(epsilon, groups, rows, find_schema(self)), self._make_recoding(n_features)
-        )
 
     def validate(self) -> None:
         """Refuses bounds, classes and parameters that are wrong for any people."""
@@ -230,14 +148,6 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
         """Returns the features and the classes that are read of a table."""
         recoding = self._make_recoding(table.list_features(self.bounds))
         return describe_rows(ClassLabel(table.find_label(), self._get_classes()), recoding)
-
-    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there
-        are.
-        """
-        return self._make_plan(
-            budgets, self._make_recoding(None) if rows is None else rows.features.recoding
-        )
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
@@ -394,9 +304,6 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, LinearModel):
                 rate=rate,
             ),
         )
-
-    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
-        return make_recoding(self.bounds, X, self.missing)
 
     def _describe_charge(self) -> str:
         if self._labels_only:

@@ -11,29 +11,18 @@ b               scale of the discrete Laplace noise, in shifted units
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammainc
 
 from sottovoce import units
-from sottovoce.arrays import ColumnLike, TableLike
-from sottovoce.budgets import BudgetLike, Budgets
+from sottovoce.budgets import Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedSum
-from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import (
-    VALUE,
-    load_column,
-    make_budgets,
-    make_column_label,
-    make_release,
-    read_source,
-)
-from sottovoce.estimators.base import BaseEstimator, LoadableEstimator
+from sottovoce.estimator import make_column_label
+from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, MeanGrid, exponent_below, snap_to_grid
@@ -61,7 +50,7 @@ SCALE_BITS = 40
 ANSWER_BITS = 10
 
 
-class Mean(LoadableEstimator, BaseEstimator):
+class Mean(LoadableEstimator, ColumnEstimator):
     """The mean of a bounded column, each person with the weight that their own ε allows.
 
     **Question.** What is the mean of a column whose values lie in ``bounds``? Values beyond are
@@ -101,8 +90,6 @@ class Mean(LoadableEstimator, BaseEstimator):
         refused.
     """
 
-    release_: Release
-    guarantee_: Guarantee
     value_: float
 
     def __init__(
@@ -116,77 +103,6 @@ class Mean(LoadableEstimator, BaseEstimator):
         self.spread = spread
         self.missing = missing
 
-    one_column = True
-
-    def fit(
-        self,
-        y: TableLike,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-        column: str | None = None,
-    ) -> Self:
-        """Answer about a column.
-
-        Parameters
-        ----------
-        y : TableLike
-            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
-            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
-            and epsilon then name columns.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        column : str, optional
-            The name of the column in question, where y is a table.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
-        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
-        plan, self.release_ = make_release(self, dataset)
-        self.guarantee_ = plan.guarantee
-        self.value_ = float(self.release_.value)  # type: ignore[arg-type]
-        return self
-
-    def plan(
-        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
-    ) -> Plan:
-        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
-
     def validate(self) -> None:
         """Refuses bounds, a spread or a constant for missing values that are wrong for any people.
 
@@ -197,28 +113,9 @@ class Mean(LoadableEstimator, BaseEstimator):
             self._get_spread(label.low, label.high)
             Grid.cover(label.low, label.high, MIN_BITS)
 
-    def gather(
-        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
-    ) -> Dataset:
-        """Returns the budgets and rows of one column in memory."""
-        (values,) = data
-        return load_column(
-            values,
-            epsilon=epsilon,
-            groups=groups,
-            label=replace(make_column_label(self, column), column=VALUE),
-        )
-
-    def rows_of(self, table: DataSource) -> Dataset:
-        """Returns the column that is read of a table."""
-        return describe_rows(make_column_label(self, table.find_column()))
-
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
-        if rows is None or rows.label is None:
-            label = make_column_label(self)
-        else:
-            label = rows.label
+        label = self._get_label(rows)
         low = label.low
         high = label.high
         spread = self._get_spread(low, high)
@@ -243,6 +140,9 @@ class Mean(LoadableEstimator, BaseEstimator):
             rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
+
+    def _set_value(self, release: Release) -> None:
+        self.value_ = float(release.value)  # type: ignore[arg-type]
 
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float

@@ -17,33 +17,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from sottovoce import units
 from sottovoce.arrays import ColumnLike, Floats, TableLike, check_same_length, to_matrix, to_numbers
 from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, UnitBall
 from sottovoce.data.engine import Dataset
-from sottovoce.data.readers import Label, UnitBallReader
-from sottovoce.data.source import DataSource, describe_rows, find_schema
+from sottovoce.data.readers import UnitBallReader
+from sottovoce.data.source import find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import (
     count_declared_columns,
     load_matrix,
     make_budgets,
     make_label,
-    make_recoding,
-    make_release,
-    read_source,
-    set_fitted_attributes,
 )
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
-from sottovoce.estimators.ridge import predict_linear
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise.grid import AnswerGrid
@@ -68,71 +62,28 @@ MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
 
-class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
+class Posterior(LoadableEstimator, LinearRegressor):
     """What both kinds of posterior sample share."""
 
     question: ClassVar[str]
     theorem: ClassVar[Theorem]
-    bounds: BoundsLike | None
     delta: float
     fit_intercept: bool
-    missing: float | None
-    later = ("missing",)  # what older books do not know about a question
 
-    _recoding: Recoding
-    intercept_: float
-
-    def fit(
+    def _read_rows(
         self,
         X: TableLike,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the label y on the features X.
-
-        Parameters
-        ----------
-        X : TableLike
-            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
-            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
-            name columns.
-        y : ColumnLike, optional
-            Labels, or the name of their column; a schema may name it.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        own = (
-            find_schema(self).budget is not None and epsilon is None
-        )  # then everybody's is in the table
-        if own:
-            granted = None
-        else:
-            granted = self._get_grants(epsilon)
+        y: ColumnLike | None,
+        epsilon: BudgetLike | None,
+        groups: ColumnLike | None,
+    ) -> Dataset:
+        if epsilon is None and find_schema(self).budget is not None:
+            return super()._read_rows(X, y, None, groups)  # everybody's is in the table
+        granted = self._get_grants(epsilon)
+        if granted is not None:
+            return super()._read_rows(X, y, granted, groups)
         # Without grants any number stands for them; what is promised takes its place.
-        if granted is None and not own:
-            stated: Any = 1.0
-        else:
-            stated = granted
-        dataset = read_source(self, DataSource.of(self, X, y, stated, groups))
-        plan, release = make_release(self, replace(dataset, has_grants=own or granted is not None))
-        self._set_fitted(release, plan.guarantee, X)
-        return self
+        return replace(super()._read_rows(X, y, 1.0, groups), has_grants=False)
 
     def plan(
         self,
@@ -165,7 +116,7 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
         InvalidInput
             A budget, bound or parameter cannot be used.
         """
-        recoding = self._make_label_and_recoding(n_features)[1]
+        recoding = self._make_recoding(n_features)
         granted = self._get_grants(epsilon)
         if epsilon is None and find_schema(self).budget is not None:
             raise InvalidParameter(
@@ -180,12 +131,11 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
     def validate(self) -> None:
         """Refuses bounds and parameters that are wrong for any people."""
         make_label(self)
-        if count_declared_columns(self.bounds, self.missing):
-            self._refuse_unknown()
-            self._make_ball(make_recoding(self.bounds, None, self.missing))
-        else:
-            self._refuse_unknown()
-            check_flag(self.fit_intercept, "fit_intercept")
+        width = count_declared_columns(self.bounds, self.missing)
+        self._refuse_unknown()
+        check_flag(self.fit_intercept, "fit_intercept")
+        if width:
+            self._make_ball(self._make_recoding(None))
 
     def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory, the rows in the unit
@@ -209,20 +159,13 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
             ball.encode(raw, recoding), UnitBallReader(ball, recoding), column, label, budgets
         )
 
-    def rows_of(self, table: DataSource) -> Dataset:
-        """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
-        return describe_rows(replace(label, column=table.find_label()), recoding)
-
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets; without rows the bounds must tell how many features there
         are.
         """
-        return self._make_plan(
-            budgets,
-            self._make_label_and_recoding(None)[1] if rows is None else rows.features.recoding,
-            rows is None or rows.has_grants,
-        )
+        if rows is None:
+            return super().plan_for(budgets)
+        return self._make_plan(budgets, rows.features.recoding, rows.has_grants)
 
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the sample, and returns the release."""
@@ -245,29 +188,7 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
         }
         return Release.of(plan, {**value, **told})
 
-    def predict(self, X: TableLike) -> Floats:
-        """Return predictions in the label's units; features are clipped as in fit.
-
-        Parameters
-        ----------
-        X : TableLike
-            Features of new rows, with the columns that were declared.
-
-        Returns
-        -------
-        Floats
-            One prediction a row.
-
-        Raises
-        ------
-        NotFittedError
-            There is no answer yet.
-        """
-        check_is_fitted(self, "coef_")
-        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
-
-    def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool) -> Plan:
+    def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool = True) -> Plan:
         self._refuse_unknown()
         label = to_interval(self.bounds)
         ball = self._make_ball(recoding)
@@ -326,9 +247,8 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
     ) -> ExpectedError:
         """What is expected of ridge regression on rows of the ball, with the noise of one draw."""
         facts = PublicFacts.of(recoding, budgets, person_weights.weights)
-        shorter = (1 - ball.intercept**2) / (
-            ball.radius * ball.spread
-        ) ** 2  # squares of columns, in the ball
+        # Squares of columns, in the ball.
+        shorter = (1 - ball.intercept**2) / (ball.radius * ball.spread) ** 2
         if facts.slopes:
             inside = replace(facts, even=facts.even * float(np.mean(shorter)))
         else:
@@ -366,11 +286,6 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
             return getattr(self, "epsilon", None)
         return epsilon
 
-    def _set_fitted(
-        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
-    ) -> None:
-        set_fitted_attributes(self, release, guarantee, X)
-
     def _make_ball(self, recoding: Recoding) -> UnitBall:
         ball = posterior_mechanism.make_unit_ball(
             recoding,
@@ -392,13 +307,6 @@ class Posterior(LoadableEstimator, RegressorMixin, LinearModel):
                 parameter="X",
             )
         return ball
-
-    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
-        """The label and the recoding, from what was declared (X only tells how many columns there
-        are).
-        """
-        label = make_label(self)
-        return label, make_recoding(self.bounds, X, self.missing)
 
     def _bound_eigenvalue(self, person_weights: PosteriorWeights) -> float:
         """The largest eigenvalue that H can have, unless an eigenvalue's noise is far out."""

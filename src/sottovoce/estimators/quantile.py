@@ -14,27 +14,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
 
-from sottovoce.arrays import ColumnLike, Floats, TableLike
-from sottovoce.budgets import BudgetLike, Budgets
+from sottovoce.arrays import Floats
+from sottovoce.budgets import Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import WeightedHistogram
-from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import (
-    VALUE,
-    load_column,
-    make_budgets,
-    make_column_label,
-    make_release,
-    read_source,
-)
-from sottovoce.estimators.base import BaseEstimator, LoadableEstimator
+from sottovoce.estimator import make_column_label
+from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import selection
 from sottovoce.noise.grid import Grid, QuantileGrid
@@ -59,7 +50,7 @@ CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
 }
 
 
-class Quantile(LoadableEstimator, BaseEstimator):
+class Quantile(LoadableEstimator, ColumnEstimator):
     """Quantiles of a bounded column, each person with the weight that their own ε allows.
 
     **Question.** Below which value do ``q`` of the rows lie? ``q`` may be a list; the budget is
@@ -101,8 +92,6 @@ class Quantile(LoadableEstimator, BaseEstimator):
         refused.
     """
 
-    release_: Release
-    guarantee_: Guarantee
     value_: float | Floats
 
     def __init__(
@@ -122,81 +111,6 @@ class Quantile(LoadableEstimator, BaseEstimator):
         self.method = method
         self.missing = missing
 
-    one_column = True
-
-    def fit(
-        self,
-        y: TableLike,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-        column: str | None = None,
-    ) -> Self:
-        """Answer about a column.
-
-        Parameters
-        ----------
-        y : TableLike
-            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
-            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
-            and epsilon then name columns.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        column : str, optional
-            The name of the column in question, where y is a table.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
-        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
-        plan, self.release_ = make_release(self, dataset)
-        self.guarantee_ = plan.guarantee
-        values = np.asarray(self.release_.value, dtype=np.float64)
-        if np.ndim(self.q):
-            self.value_ = values
-        else:
-            self.value_ = float(values[0])
-        return self
-
-    def plan(
-        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
-    ) -> Plan:
-        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
-
     def validate(self) -> None:
         """Refuses bounds, quantiles, a method or a grid that are wrong for any people.
 
@@ -208,28 +122,9 @@ class Quantile(LoadableEstimator, BaseEstimator):
         self._get_targets()
         self._check_cells()
 
-    def gather(
-        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
-    ) -> Dataset:
-        """Returns the budgets and rows of one column in memory."""
-        (values,) = data
-        return load_column(
-            values,
-            epsilon=epsilon,
-            groups=groups,
-            label=replace(make_column_label(self, column), column=VALUE),
-        )
-
-    def rows_of(self, table: DataSource) -> Dataset:
-        """Returns the column that is read of a table."""
-        return describe_rows(make_column_label(self, table.find_column()))
-
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
-        if rows is None or rows.label is None:
-            label = make_column_label(self)
-        else:
-            label = rows.label
+        label = self._get_label(rows)
         low = label.low
         high = label.high
         targets = self._get_targets()
@@ -266,6 +161,13 @@ class Quantile(LoadableEstimator, BaseEstimator):
             rows.value, grid, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel)))
+
+    def _set_value(self, release: Release) -> None:
+        values = np.asarray(release.value, dtype=np.float64)
+        if np.ndim(self.q):
+            self.value_ = values
+        else:
+            self.value_ = float(values[0])
 
     def _get_targets(self) -> list[float]:
         try:

@@ -10,31 +10,22 @@ method          what it is                                             proof
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import ColumnLike, Floats, TableLike, to_matrix
+from sottovoce.arrays import ColumnLike, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
-from sottovoce.data.readers import Label
-from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     count_declared_columns,
     load_regression,
-    make_budgets,
     make_label,
-    make_recoding,
-    make_release,
-    read_source,
-    set_fitted_attributes,
 )
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
-from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -73,7 +64,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
+class Ridge(LoadableEstimator, LinearRegressor):
     """Linear regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
@@ -121,9 +112,6 @@ class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
         each column.
     """
 
-    _recoding: Recoding
-    intercept_: float
-
     def __init__(
         self,
         bounds: BoundsLike | None = None,
@@ -144,83 +132,6 @@ class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
         self.coefficient_bound = coefficient_bound
         self.rho = rho
         self.missing = missing
-
-    later = ("missing",)  # what older books do not know about a question
-
-    def fit(
-        self,
-        X: TableLike,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the label y on the features X.
-
-        Parameters
-        ----------
-        X : TableLike
-            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
-            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
-            name columns.
-        y : ColumnLike, optional
-            Labels, or the name of their column; a schema may name it.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        dataset = read_source(self, DataSource.of(self, X, y, epsilon, groups))
-        plan, release = make_release(self, dataset)
-        set_fitted_attributes(self, release, plan.guarantee, X)
-        return self
-
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        n_features: int | None = None,
-    ) -> Plan:
-        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        n_features : int, optional
-            How many features there are, where the bounds do not tell.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        label, recoding = self._make_label_and_recoding(n_features)
-        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
-        return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
 
     def asked_parameters(self) -> dict[str, Any]:
         """Return the parameters that a request is remembered by.
@@ -247,21 +158,6 @@ class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
         label, recoding = self._make_label_and_recoding(X)
         return load_regression(to_matrix(X, recoding), recoding, y, label, epsilon, groups)
 
-    def rows_of(self, table: DataSource) -> Dataset:
-        """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
-        return describe_rows(replace(label, column=table.find_label()), recoding)
-
-    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there
-        are.
-        """
-        if rows is None:
-            label, recoding = self._make_label_and_recoding(None)
-        else:
-            label, recoding = (rows.label, rows.features.recoding)
-        return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
-
     def answer(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         content = self._get_method().fit_noisy_model(self, plan, rows)
@@ -278,28 +174,6 @@ class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
             "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
         }
         return Release.of(plan, {**value, **content})
-
-    def predict(self, X: TableLike) -> Floats:
-        """Return predictions in the label's units; features are clipped as in fit.
-
-        Parameters
-        ----------
-        X : TableLike
-            Features of new rows, with the columns that were declared.
-
-        Returns
-        -------
-        Floats
-            One prediction a row.
-
-        Raises
-        ------
-        NotFittedError
-            There is no answer yet.
-        """
-        check_is_fitted(self, "coef_")
-        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
         """Return the fit at another λ or on some of the columns; nobody pays for it.
@@ -331,6 +205,10 @@ class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
 
+    def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        label = make_label(self)
+        return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
+
     def _get_method(self) -> Method:
         if not is_one_of(self.method, METHODS):
             raise InvalidParameter(
@@ -355,30 +233,3 @@ class Ridge(LoadableEstimator, RegressorMixin, LinearModel):
             )
         check_flag(self.rho, "rho")
         return METHODS[self.method]
-
-    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
-        """The label and the recoding, from what was declared (X only tells how many columns there
-        are).
-        """
-        label = make_label(self)
-        return label, make_recoding(self.bounds, X, self.missing)
-
-
-def predict_linear(
-    recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats
-) -> Floats:
-    """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their
-    own coefficient.
-    """
-    total = np.full(len(raw), float(intercept))
-    at = 0
-    for j, feature in enumerate(recoding.features):
-        if feature.levels:
-            own = np.append(coefficients[at : at + len(feature.levels)], 0.0)
-            known = (raw[:, j] >= 0) & (raw[:, j] < len(feature.levels))
-            total += own[np.where(known, raw[:, j], -1).astype(np.int64)]
-            at += len(feature.levels)
-        else:
-            total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
-            at += 1
-    return total
