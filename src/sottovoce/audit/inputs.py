@@ -544,7 +544,8 @@ def make_row(x: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.table({name: [x[name]] for name in x.keys()})  # noqa: SIM118 (a pandas Series has keys too)
+        names = list(x.keys())  # a pandas Series has them too
+        return pa.table({name: [x[name]] for name in names})
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise WrongType(

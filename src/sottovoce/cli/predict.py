@@ -74,7 +74,8 @@ def predict(
             out = file.path
         else:
             with tempfile.SpooledTemporaryFile(IN_MEMORY) as waiting:
-                rows = write_predictions(released, table, id_column, waiting, watch, text)  # type: ignore[arg-type]
+                file_like: Any = waiting
+                rows = write_predictions(released, table, id_column, file_like, watch, text)
                 waiting.seek(0)
                 for lines in iter(lambda: waiting.read(IN_MEMORY), b""):
                     typer.echo(lines, nl=False)

@@ -353,7 +353,8 @@ class PartialResult(Generic[Part]):
         if refusal is not None:
             return PartialResult(0, None, refusal)
         try:
-            return PartialResult(self.rows + other.rows, self.part + other.part)  # type: ignore[operator]
+            part: Any = self.part
+            return PartialResult(self.rows + other.rows, part + other.part)
         except SottovoceError as error:  # two shares contradict each other
             return PartialResult(0, None, error.with_traceback(None))
 
@@ -374,7 +375,8 @@ def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResul
         with _get_blas_controller().limit(limits=1, user_api="blas"):
             for batch in batches:
                 for start in range(0, len(batch), MAX_BATCH_ROWS):
-                    total = total + _apply_kernel(kernel, batch.slice(start, MAX_BATCH_ROWS))  # type: ignore[operator]
+                    part: Any = _apply_kernel(kernel, batch.slice(start, MAX_BATCH_ROWS))
+                    total = total + part
                 done += len(batch)
         return PartialResult(done, total)
     except SottovoceError as error:

@@ -196,9 +196,11 @@ def ada_ops_steps() -> list[Erratum]:
     for epsilon in (1.0, 4.0, 10.0):
         algorithm = paper.ada_ops_as_printed_with_max(1000, 1, 1.0, epsilon, DELTA)
         true = GaussianLoss(1.0, algorithm.noise_scale**-2).delta(epsilon / 2)
-        found.append(_make_step_erratum(f"λ̃ at ε = {epsilon:g}", "δ of λ̃ at ε/2", DELTA / 2, true))
+        where = f"λ̃ at ε = {epsilon:g}"
+        found.append(_make_step_erratum(where, "δ of λ̃ at ε/2", DELTA / 2, true))
     true = float(ndtr(-math.sqrt(algorithm.log)))
-    found.append(_make_step_erratum("λ̃ at any ε", "P(λ̃ − λ_min > log(4/δ)/(ε/2))", DELTA / 2, true))
+    what = "P(λ̃ − λ_min > log(4/δ)/(ε/2))"
+    found.append(_make_step_erratum("λ̃ at any ε", what, DELTA / 2, true))
     algorithm = paper.ada_ops_as_printed_with_max(1, 1, 1.0, 1.0, DELTA)
     case = make_one_column(1, 1.0, 0.0, 1.0, -1.0)
     found.append(
@@ -266,7 +268,8 @@ def ada_ops_releases() -> list[Erratum]:
         for setting, pair in pairs.items()
     ]
     setting, pair = list(pairs.items())[-1]
-    found.append(_make_release_erratum(setting, "δ of θ̃ alone", max(compute_marginal_delta(*pair))))
+    alone = max(compute_marginal_delta(*pair))
+    found.append(_make_release_erratum(setting, "δ of θ̃ alone", alone))
     return found
 
 
@@ -323,7 +326,13 @@ def utility() -> list[Erratum]:
     risk = compute_mean_excess_risk(X, X @ theta, gamma, ridge)
     return [
         Erratum(
-            "Proposition 16.3", setting, "E‖θ̃ − θ₀‖²", error, squared, None, "efficiency_as_printed"
+            "Proposition 16.3",
+            setting,
+            "E‖θ̃ − θ₀‖²",
+            error,
+            squared,
+            None,
+            "efficiency_as_printed",
         ),
         Erratum(
             "Proposition 16.4",

@@ -41,7 +41,8 @@ from sottovoce.papers.plots import (
 from sottovoce.report.html import make_page
 
 if TYPE_CHECKING:
-    from numpy.random import Generator  # noqa: TID251  (experiments draw with fixed seeds and release nothing)
+    # experiments draw with fixed seeds and release nothing
+    from numpy.random import Generator  # noqa: TID251
 
 Size = Literal["full", "small"]
 #: The word that stands for every experiment, or after a slash for every one of a paper.

@@ -337,7 +337,8 @@ def compute_outlooks(plan: Plan) -> list[Outlook]:
     stages = plan.parameters.get("stages")
     if stages is None:  # the other methods do not look for the spread
         low, high = plan.parameters["label"]
-        return [_compute_outlook(plan, SPREAD * (high - low) / 2, float(plan.expected_error), True)]  # type: ignore[arg-type]
+        expected: Any = plan.expected_error
+        return [_compute_outlook(plan, SPREAD * (high - low) / 2, float(expected), True)]
     return [
         _compute_outlook(plan, s["if_scale"], math.sqrt(s["expected"]) * s["if_scale"], s["slopes"])
         for s in stages

@@ -405,7 +405,8 @@ def _complete_question(
 ) -> QuestionForm | None:
     try:
         asked = QuestionForm(kind, kind.complete_options(said), parameters)
-        asked.question  # noqa: B018  # an option that does not fit is refused here, beside its field
+        # an option that does not fit is refused here, beside its field
+        asked.question  # noqa: B018
     except InvalidInput as error:
         fields.complain_about(error, map_fields(kind, schema))
         return None

