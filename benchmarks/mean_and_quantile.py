@@ -107,7 +107,7 @@ def ours(question: Estimator, values: Any, epsilon: Any) -> Callable[[], object]
 
     def answer() -> None:
         refuse_invalid_rows(question, plan, rows)
-        question.answer(plan, rows)
+        question.release_under(plan, rows)
 
     return answer
 

@@ -174,9 +174,9 @@ class Floating:
         return (X, y), (other, labels)
 
     def prepared(self, table: Any) -> tuple[Any, Any, Any]:
-        """Returns (estimator, plan, rows): estimator.answer(plan, rows) is then one release."""
+        """Returns (estimator, plan, rows): estimator.release_under(plan, rows) is then one release."""
         estimator = self.make()
-        rows = estimator.gather(*table, epsilon=self.epsilon, groups=None)
+        rows = estimator.read_arrays(*table, epsilon=self.epsilon, groups=None)
         budgets = rows.budgets
         return estimator, estimator.plan_for(budgets, rows), rows
 

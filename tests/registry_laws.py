@@ -173,9 +173,9 @@ def measure_loss(question: Question, person: int, draws: int = DRAWS) -> tuple[f
     answers = []
     for high in (True, False):
         data = make_data(question, len(GRANTS), person, high)
-        rows = estimator.gather(*data, epsilon=GRANTS, groups=None)
+        rows = estimator.read_arrays(*data, epsilon=GRANTS, groups=None)
         plan = estimator.plan_for(rows.budgets, rows)
-        numbers = [read_number(estimator.answer(plan, rows)) for _ in range(draws)]
+        numbers = [read_number(estimator.release_under(plan, rows)) for _ in range(draws)]
         answers.append(np.array(numbers))
     one, two = answers
     charge = float(plan.charges[person])

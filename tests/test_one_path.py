@@ -73,7 +73,7 @@ def find_callers(name: str) -> set[tuple[str, str]]:
 
 
 def test_one_function_runs_a_mechanism():
-    assert find_callers("answer") == {("estimator.py", "_run_mechanism")}
+    assert find_callers("release_under") == {("estimator.py", "_run_mechanism")}
     assert find_callers("_run_mechanism") == {("estimator.py", "make_release")}
 
 

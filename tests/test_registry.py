@@ -70,9 +70,9 @@ class TrimmedMean(sv.Mean):
 class LoudTrimmedMean(TrimmedMean):
     """A planted bug: half the noise that was planned."""
 
-    def answer(self, plan, rows):
+    def release_under(self, plan, rows):
         halved = {**plan.noise, "integer_scale": plan.noise["integer_scale"] / 2}
-        return super().answer(replace(plan, noise=halved), rows)
+        return super().release_under(replace(plan, noise=halved), rows)
 
 
 ENTRY = Question(

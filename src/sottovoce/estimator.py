@@ -65,12 +65,12 @@ class Estimator(Protocol):
     def validate(self) -> None:
         """Refuses parameters and bounds that are wrong whoever the people are."""
 
-    def gather(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
+    def read_arrays(self, *data: Any, epsilon: Any, groups: Any) -> Dataset:
         """Returns the budgets and rows of data in memory; a question about one column also takes
         its name, column=.
         """
 
-    def rows_of(self, table: DataSource) -> Dataset:
+    def read_table(self, table: DataSource) -> Dataset:
         """Returns what is read of a table by the names of its columns; nothing is read yet."""
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
@@ -78,7 +78,7 @@ class Estimator(Protocol):
         are.
         """
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns what may be published.
 
         One that works in steps also takes ``progress``, which is told how many are done.
@@ -445,7 +445,7 @@ def _run_mechanism(
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
         about = describe_estimator(estimator, plan, dataset)
-        release = estimator.answer(plan, dataset, **options)
+        release = estimator.release_under(plan, dataset, **options)
         return replace(release.with_subject(dataset.subject, date), estimator=about)
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
@@ -509,7 +509,7 @@ def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = 
         if columns are missing or do not fit the estimator.
     """
     if not source.in_memory:
-        return source.read(estimator.rows_of(source), watch)
+        return source.read(estimator.read_table(source), watch)
     if getattr(estimator, "one_column", False):
         dataset = _read_one_column(estimator, source)
     elif source.labels is None:
@@ -521,7 +521,7 @@ def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = 
             parameter="y",
         )
     else:
-        dataset = estimator.gather(
+        dataset = estimator.read_arrays(
             source.table, source.labels, epsilon=source.epsilon, groups=source.owners
         )
     return replace(dataset, subject=source.subject)
@@ -534,7 +534,7 @@ def _read_one_column(estimator: Any, source: DataSource) -> Dataset:
         raise _not_a_name_error()
     else:
         values = source.labels
-    dataset: Dataset = estimator.gather(
+    dataset: Dataset = estimator.read_arrays(
         values, epsilon=source.epsilon, groups=source.owners, column=source.column
     )
     return dataset

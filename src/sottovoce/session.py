@@ -73,7 +73,7 @@ from sottovoce.schema import set_table_name
 #: An ε at which every question can be planned.
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: What a question can do.
-STEPS = ("get_params", "validate", "gather", "rows_of", "plan_for", "answer")
+STEPS = ("get_params", "validate", "read_arrays", "read_table", "plan_for", "release_under")
 
 
 class Session:

@@ -98,10 +98,10 @@ def test_answers_are_whole_multiples_of_the_step_that_the_plan_shows(case, monke
     estimator, plan, rows = case.prepared(case.tables()[0])
     step = plan.grid.to_dict()["answer_step"]
     assert math.frexp(step)[0] == 0.5  # a power of two
-    assert estimator.answer(plan, rows).grid == plan.grid.to_dict()
+    assert estimator.release_under(plan, rows).grid == plan.grid.to_dict()
     with watched(monkeypatch) as seen:
         for _ in range(20):
-            estimator.answer(plan, rows)
+            estimator.release_under(plan, rows)
             grid, theta = seen[-1]
             assert grid.to_dict()["answer_step"] == step
             assert np.array_equal(np.rint(theta / step) * step, theta)
@@ -122,7 +122,7 @@ def no_grid(self: AnswerGrid, values: Any) -> np.ndarray:
 def answers_under(case, monkeypatch, nearest):
     with watched(monkeypatch, nearest):
         return [
-            estimator.answer(plan, rows).value
+            estimator.release_under(plan, rows).value
             for estimator, plan, rows in map(case.prepared, case.tables())
         ]
 
@@ -238,7 +238,7 @@ def aim(patch, case, estimator, plan, rows, value, seen):
                 "nearest",
                 lambda self, values: solution.extend(values) or no_grid(self, values),
             )
-            estimator.answer(plan, rows)
+            estimator.release_under(plan, rows)
         noise = np.array(source.to_fractions(theta)) - np.array(solution)
         patch.setattr(continuous, "draw_l2", lambda rate, d: noise)
     else:
@@ -256,11 +256,11 @@ def test_every_answer_is_possible_under_both_tables(case, monkeypatch):
     one, two = (case.prepared(table) for table in case.tables())
     for _ in range(5):
         with watched(monkeypatch) as seen:
-            value = one[0].answer(*one[1:]).value
+            value = one[0].release_under(*one[1:]).value
         for estimator, plan, rows in (one, two):
             with pytest.MonkeyPatch.context() as patch:
                 aim(patch, case, estimator, plan, rows, value, seen)
-                assert estimator.answer(plan, rows).value == value
+                assert estimator.release_under(plan, rows).value == value
 
 
 # ---------------------------------------------------------------- the search for the uniform number
@@ -391,7 +391,7 @@ def lines(case, table) -> dict[str, Line]:
         patch.setattr(AnswerGrid, "nearest", at_sum)
         if case.module is ridge_output:
             patch.setattr(continuous, "draw_l2", lambda rate, d: np.zeros(d, dtype=object))
-        estimator.answer(plan, rows)
+        estimator.release_under(plan, rows)
     return found
 
 
@@ -412,7 +412,7 @@ def answers(case, monkeypatch, size):
     monkeypatch.setattr(posterior_mechanism, "compute_missing_ridge", lambda *_: PUBLISHED_RIDGE)
     for _ in range(size):
         with watched(monkeypatch) as rounded:
-            value = estimator.answer(plan, rows).value
+            value = estimator.release_under(plan, rows).value
         seen.setdefault("theta", []).append(rounded[-1][1][-1])
         if "noisy_eigenvalue" in value:
             seen.setdefault("noisy_eigenvalue", []).append(value["noisy_eigenvalue"])

@@ -82,7 +82,7 @@ def test_weights_of_people_with_many_rows_come_from_the_plan():
         X, y, epsilon=grants, groups=owner
     )
     audit = sv.audit.per_instance(model, X, y, DELTA, epsilon=grants, groups=owner)
-    rows = model.gather(X, y, epsilon=grants, groups=owner)
+    rows = model.read_arrays(X, y, epsilon=grants, groups=owner)
     plan = model.plan_for(rows.budgets, rows)
     codes = plan.budgets.row_codes()
     w = plan.weights.row[codes] * plan.parameters["weight_unit"]
@@ -99,7 +99,7 @@ def test_radial_noise_agrees_with_refitting_in_its_own_coordinates(method):
     grants = np.repeat(np.where(np.arange(40) % 3, 0.2, 1.5), 2)
     model = sv.Ridge(bounds=BOX, method=method, alpha=0.05).fit(X, y, epsilon=grants, groups=owner)
     audit = sv.audit.per_instance(model, X, y, epsilon=grants, groups=owner)
-    rows = model.gather(X, y, epsilon=grants, groups=owner)
+    rows = model.read_arrays(X, y, epsilon=grants, groups=owner)
     plan = model.plan_for(rows.budgets, rows)
     w = plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
     on_grid = np.rint(X * 2**13) / 2**13
@@ -235,7 +235,7 @@ def test_the_adaptive_sample_is_audited_given_what_it_released_first():
     X, y = data(400, 4)
     model = sv.AdaptivePosteriorSample(epsilon=4.0, bounds=BALL).fit(X, y)
     audit = sv.audit.per_instance(model, X, y, DELTA)
-    rows = model.gather(X, y, epsilon=4.0, groups=None)
+    rows = model.read_arrays(X, y, epsilon=4.0, groups=None)
     plan = model.plan_for(rows.budgets, rows)
     w = plan.weights.row[plan.budgets.row_codes()] * plan.parameters["weight_unit"]
     check_sample(audit, X, y, w, model.regularisation_, plan.noise["gamma"], (0, 200))

@@ -31,14 +31,14 @@ def runs():
     """
     model = sv.AdaptivePosteriorSample(epsilon=8.0, bounds=BALL)
     rng = np.random.default_rng()
-    rows = model.gather(*drawn(rng), epsilon=8.0, groups=None)
+    rows = model.read_arrays(*drawn(rng), epsilon=8.0, groups=None)
     budgets = rows.budgets
     plan = model.plan_for(budgets, rows)
     w = float(plan.weights.row[0] * plan.parameters["weight_unit"])
     found = []
     for _ in range(200):
         X, y = drawn(rng)
-        release = model.answer(plan, model.gather(X, y, epsilon=8.0, groups=None))
+        release = model.release_under(plan, model.read_arrays(X, y, epsilon=8.0, groups=None))
         seen = leverages.compute_leverages(
             X, y, release.value["regularisation"], np.full(len(y), w)
         )
@@ -111,7 +111,7 @@ def test_weights_must_be_told_where_they_differ():
     X, y = drawn(np.random.default_rng(0), 200)
     model = sv.PosteriorSample(gamma=5.0, alpha=20.0, bounds=BALL)
     equal = model.fit(X, y, epsilon=0.7)
-    rows = model.gather(X, y, epsilon=0.7, groups=None)
+    rows = model.read_arrays(X, y, epsilon=0.7, groups=None)
     plan = model.plan_for(rows.budgets, rows)
     w = float(plan.weights.row[0] * plan.parameters["weight_unit"])
     record = X[0], float(y[0])

@@ -382,7 +382,7 @@ def test_a_class_that_nobody_declared_is_refused_before_anything_is_charged(
     csv.write_csv(spoilt, ward / "spoilt.csv")
     pq.write_table(spoilt, ward / "spoilt.parquet")
     assert run(*logistic(ward, "plan", label, f"spoilt.{table}")).exit_code == 0
-    monkeypatch.setattr(sv.LogisticRegression, "answer", None)  # what would be charged for
+    monkeypatch.setattr(sv.LogisticRegression, "release_under", None)  # what would be charged for
     refused = run(*logistic(ward, "release", label, f"spoilt.{table}"), "--out", ward / "out.json")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("InvalidData: A label is none of the declared classes.")
@@ -409,7 +409,7 @@ def test_missing_values_are_refused_before_anything_is_charged(
     csv.write_csv(gaps, ward / "gaps.csv")
     pq.write_table(gaps, ward / "gaps.parquet")
     with monkeypatch.context() as nothing_charged:
-        nothing_charged.setattr(sv.LogisticRegression, "answer", None)
+        nothing_charged.setattr(sv.LogisticRegression, "release_under", None)
         refused = run(*logistic(ward, "release", label, f"gaps.{table}"))
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert refused.stderr.startswith(error)

@@ -48,7 +48,7 @@ def root_mean_square(question, epsilon, groups, draw, error) -> tuple[float, flo
     for _ in range(RELEASES):
         values = draw(rng, len(epsilon))
         rows = load_column(values, epsilon=budgets, groups=None)
-        errors.append(error(values, question.answer(plan, rows).value))
+        errors.append(error(values, question.release_under(plan, rows).value))
     refuse_invalid_rows(question, plan, rows)
     return float(np.sqrt(np.mean(np.square(errors)))), plan.expected_error
 

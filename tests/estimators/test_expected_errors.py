@@ -39,7 +39,7 @@ def measured_mean(question, values: np.ndarray, epsilon: np.ndarray) -> tuple[fl
     Noise does not depend on the rows, so the two add up as squares. The relative standard error of
     the first is 1.8 % (Laplace noise has kurtosis 6); the second is the same every time.
     """
-    rows = question.gather(values, epsilon=epsilon, groups=None)
+    rows = question.read_arrays(values, epsilon=epsilon, groups=None)
     budgets = rows.budgets
     plan = question.plan_for(budgets, rows)
     rng = np.random.default_rng(0)
@@ -138,7 +138,7 @@ def rank_error(question, values: np.ndarray, epsilon: np.ndarray, q: float) -> t
     found = []
     ordered = np.sort(values)
     for _ in range(1 if np.ptp(epsilon) == 0 else ORDERS):
-        rows = question.gather(rng.permutation(values), epsilon=epsilon, groups=None)
+        rows = question.read_arrays(rng.permutation(values), epsilon=epsilon, groups=None)
         budgets = rows.budgets
         plan = question.plan_for(budgets, rows)
         points = plan.grid.points
@@ -202,12 +202,12 @@ def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]
     """Root mean square difference from the predictions of least squares, over rows and releases."""
     inside = np.clip(sheet.X, *sheet.features)
     classical = LinearRegression().fit(inside, sheet.clipped).predict(inside)
-    rows = question.gather(sheet.X, sheet.y, epsilon=sheet.epsilon, groups=None)
+    rows = question.read_arrays(sheet.X, sheet.y, epsilon=sheet.epsilon, groups=None)
     budgets = rows.budgets
     plan = question.plan_for(budgets, rows)
     squares = []
     for _ in range(releases):
-        value = question.answer(plan, rows).value
+        value = question.release_under(plan, rows).value
         predicted = value["intercept"] + inside @ np.array(list(value["coefficients"].values()))
         squares.append(np.mean((predicted - classical) ** 2))
     return math.sqrt(np.mean(squares)), plan

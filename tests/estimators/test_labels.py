@@ -432,7 +432,7 @@ def test_the_expected_error_is_right(options, people):
     middle = X @ truth + (5.0 if options.get("fit_intercept", True) else 0.0)
     bounds = (middle.min() - 2, middle.max() + 2)
     estimator = LabelPrivateRegression(label_bounds=bounds, noise_variance=0.25, **options)
-    rows = estimator.gather(X, middle, epsilon=people.epsilon, groups=people.groups)
+    rows = estimator.read_arrays(X, middle, epsilon=people.epsilon, groups=people.groups)
     budgets = rows.budgets
     plan = estimator.plan_for(budgets, rows)
     if options.get("fit_intercept", True):

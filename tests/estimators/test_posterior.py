@@ -379,7 +379,7 @@ def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_interce
     raw = rng.normal(0, 8, (60, P))
     y = rng.normal(0, 20, 60)
     ask = fixed(bounds=bounds, fit_intercept=fit_intercept)
-    rows = ask.gather(raw, y, epsilon=None, groups=None)
+    rows = ask.read_arrays(raw, y, epsilon=None, groups=None)
     batch = next(iter(rows.engine._batches(("features",))))
     phi = rows.features.matrix(batch)
     assert np.all(np.linalg.norm(phi, axis=1) <= 1)
@@ -391,7 +391,7 @@ def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_interce
     inside = raw * 0.02
     if bounds.features is not None and bounds.norm is None:
         inside = np.clip(raw, *bounds.features)
-    rows = ask.gather(inside, y, epsilon=None, groups=None)
+    rows = ask.read_arrays(inside, y, epsilon=None, groups=None)
     phi = rows.features.matrix(next(iter(rows.engine._batches(("features",)))))
     middle, half = posterior_mechanism.get_label_scale(bounds.label, fit_intercept)
     assert fitted.predict(inside) == pytest.approx(

@@ -535,7 +535,7 @@ def test_standard_errors_of_the_default_cover_least_squares():
     plain = LinearRegression().fit(inside, (Y - 5.5) / 2.5)
     truth = np.append(2 * plain.intercept_, plain.coef_)
     ridge = sv.Ridge(bounds=BOUNDS, method="statistics")
-    rows = ridge.gather(X, Y, epsilon=EPSILON, groups=None)
+    rows = ridge.read_arrays(X, Y, epsilon=EPSILON, groups=None)
     budgets = rows.budgets
     plan = ridge.plan_for(budgets, rows)
     answers = [ridge_statistics.fit_noisy_model(ridge, plan, rows) for _ in range(60)]

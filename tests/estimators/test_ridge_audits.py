@@ -88,7 +88,7 @@ TAU = 0.3
 def captured_problem(X, y, people, loss):
     """The problem a stage is about to solve, with the scale and norm of the noise it drew."""
     ridge = sv.Ridge(bounds=BOUNDS)
-    rows = ridge.gather(X, y, epsilon=people[0], groups=people[1])
+    rows = ridge.read_arrays(X, y, epsilon=people[0], groups=people[1])
     budgets = rows.budgets
     seen = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +144,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     rng = np.random.default_rng(0)
     rates = []
     solved = []
-    rows = ridge.gather(rng.random((30, P)), rng.random(30), epsilon=ONE_ROW[0], groups=None)
+    rows = ridge.read_arrays(rng.random((30, P)), rng.random(30), epsilon=ONE_ROW[0], groups=None)
     budgets = rows.budgets
     fit = ridge_objective.StagedFit(rows, budgets, "soft")
     monkeypatch.setattr(
@@ -358,7 +358,7 @@ def test_noisy_statistics_lose_no_more_than_the_charge(people, which, rho):
 
 def scores_of(X, y, people):
     """The windows' scores, the scale of the choice, and everybody's share."""
-    rows = sv.Ridge(bounds=BOUNDS).gather(X, y, epsilon=people[0], groups=people[1])
+    rows = sv.Ridge(bounds=BOUNDS).read_arrays(X, y, epsilon=people[0], groups=people[1])
     budgets = rows.budgets
     seen = {}
 

@@ -126,7 +126,7 @@ class Case:
             epsilon * self.total / epsilon.sum(), 1e-5 * self.total / self.people, 1e6
         )
         groups = np.repeat(np.arange(self.people), self.rows)
-        rows = sv.Ridge(bounds=BOX).gather(Z, y, epsilon=epsilon[groups], groups=groups)
+        rows = sv.Ridge(bounds=BOX).read_arrays(Z, y, epsilon=epsilon[groups], groups=groups)
         budgets = rows.budgets
         choice = ridge_objective.choose_for_share(
             ridge_objective.BudgetTotals.of(budgets.kinds), self.slopes, 1.0, 0.3

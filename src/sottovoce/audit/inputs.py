@@ -304,7 +304,7 @@ def prepare_rows(release: Release, model: Any, X: TableLike, y: Any) -> tuple[Fl
         X, y = (_repeat_row(X), np.repeat(y, 2))
     else:
         X, y = (X, y)
-    rows = model.gather(X, y, epsilon=1.0, groups=None)
+    rows = model.read_arrays(X, y, epsilon=1.0, groups=None)
     values, labels, *_ = _collect_rows(release, None, rows)
     X, y = _transform_rows(release, values, labels)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):

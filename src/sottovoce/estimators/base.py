@@ -187,7 +187,7 @@ class ColumnEstimator(BaseEstimator, Estimator):
         """
         return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
 
-    def gather(
+    def read_arrays(
         self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
     ) -> Dataset:
         """Returns the budgets and rows of one column in memory."""
@@ -199,7 +199,7 @@ class ColumnEstimator(BaseEstimator, Estimator):
             label=replace(make_column_label(self, column), column=VALUE),
         )
 
-    def rows_of(self, table: DataSource) -> Dataset:
+    def read_table(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
         return describe_rows(make_column_label(self, table.find_column()))
 
@@ -335,7 +335,7 @@ class LinearRegressor(RegressorMixin, ModelEstimator):
 
     intercept_: float
 
-    def rows_of(self, table: DataSource) -> Dataset:
+    def read_table(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
         label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
         return describe_rows(replace(label, column=table.find_label()), recoding)

@@ -217,7 +217,7 @@ class ERM(LoadableEstimator, ModelEstimator):
         self._make_label()
         _refuse_unknown(self.get_params(deep=False), width)
 
-    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
+    def read_arrays(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory, with the owner of each
         row.
         """
@@ -253,7 +253,7 @@ class ERM(LoadableEstimator, ModelEstimator):
             budgets=budgets,
         )
 
-    def rows_of(self, table: DataSource) -> Dataset:
+    def read_table(self, table: DataSource) -> Dataset:
         """Returns the features and the label that are read of a table."""
         recoding = self._make_recoding(table.list_features(self.bounds))
         label = replace(self._make_label(), column=table.find_label())
@@ -278,7 +278,7 @@ class ERM(LoadableEstimator, ModelEstimator):
             )
         return plan
 
-    def answer(self, plan: Plan, rows: Dataset, progress: Progress = False) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset, progress: Progress = False) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         with report_steps(progress, plan.parameters["steps"]) as watch:
             theta = run_erm(self, plan, rows, watch)

@@ -270,7 +270,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         check_flag(self.fit_intercept, "fit_intercept")
         self._check_sensitivity()
 
-    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
+    def read_arrays(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets, one kind a person, and the rows of public features and private
         labels.
         """
@@ -290,7 +290,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         label = Label(VALUE, low, high)
         return Dataset(engine, VALUE, GroupLookup(PERSON), design, label, budgets=budgets)
 
-    def rows_of(self, table: DataSource) -> Dataset:
+    def read_table(self, table: DataSource) -> Dataset:
         """Refuses what ``fit`` would load."""
         raise InvalidParameter(
             "The table is not in memory.",
@@ -310,7 +310,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
             )
         return self._make_plan(budgets, rows.features)
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the labels once, adds noise, and returns the release."""
         statistic = rows.engine.fold(MapSums(rows.value, ROW, plan.grid))
         values = draw_noisy_values(plan, statistic)

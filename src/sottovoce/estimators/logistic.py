@@ -128,7 +128,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         self._refuse_unknown()
         check_flag(self.fit_intercept, "fit_intercept")
 
-    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
+    def read_arrays(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and classes in memory, the rows in the unit
         ball.
         """
@@ -144,12 +144,12 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         label = ClassLabel(VALUE, classes, coded=True)
         return load_matrix(ball.encode(raw, recoding), reader, codes, label, budgets)
 
-    def rows_of(self, table: DataSource) -> Dataset:
+    def read_table(self, table: DataSource) -> Dataset:
         """Returns the features and the classes that are read of a table."""
         recoding = self._make_recoding(table.list_features(self.bounds))
         return describe_rows(ClassLabel(table.find_label(), self._get_classes()), recoding)
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         given = plan.parameters
         recoding = Recoding.from_dict(given["features"])

@@ -134,7 +134,7 @@ class Mean(LoadableEstimator, ColumnEstimator):
             error=self._estimate_error(budgets, weights, low, high, noise),
         )
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
         kernel = WeightedSum(
             rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]

@@ -137,7 +137,7 @@ class Posterior(LoadableEstimator, LinearRegressor):
         if width:
             self._make_ball(self._make_recoding(None))
 
-    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
+    def read_arrays(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory, the rows in the unit
         ball.
         """
@@ -167,7 +167,7 @@ class Posterior(LoadableEstimator, LinearRegressor):
             return super().plan_for(budgets)
         return self._make_plan(budgets, rows.features.recoding, rows.has_grants)
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the sample, and returns the release."""
         given = plan.parameters
         ball = UnitBall.from_dict(given["ball"])

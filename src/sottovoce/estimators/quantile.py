@@ -154,7 +154,7 @@ class Quantile(LoadableEstimator, ColumnEstimator):
             error=errors if np.ndim(self.q) else errors[0],
         )
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, chooses grid points, and returns the release."""
         grid = plan.grid.points
         kernel = WeightedHistogram(

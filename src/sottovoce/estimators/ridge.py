@@ -152,13 +152,13 @@ class Ridge(LoadableEstimator, LinearRegressor):
         width = count_declared_columns(self.bounds, self.missing)
         self._get_method().validate(self, (label.low, label.high), width)
 
-    def gather(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
+    def read_arrays(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
         """Returns the budgets and rows of features and label in memory."""
         X, y = data
         label, recoding = self._make_label_and_recoding(X)
         return load_regression(to_matrix(X, recoding), recoding, y, label, epsilon, groups)
 
-    def answer(self, plan: Plan, rows: Dataset) -> Release:
+    def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns the release."""
         content = self._get_method().fit_noisy_model(self, plan, rows)
         theta = content.pop("theta")

@@ -454,7 +454,9 @@ def release(asked: ReleaseBody, workspace: CurrentWorkspace) -> JobAnswer:
 @router.get("/release")
 def get_release(key: Key, workspace: CurrentWorkspace) -> dict[str, Any]:
     """The release under a key, as the very bytes that are in the books."""
-    stored: Any = Response(actions.read_release(workspace, key), media_type="application/json")
+    stored: dict[str, Any] = Response(  # type: ignore[assignment]
+        actions.read_release(workspace, key), media_type="application/json"
+    )
     return stored
 
 
