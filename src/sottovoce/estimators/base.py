@@ -393,6 +393,13 @@ def predict_linear(
     return total
 
 
+def describe_model(recoding: Recoding, intercept: float, slopes: Floats) -> dict[str, Any]:
+    """Returns a linear function of recoded features in their own units, as public JSON."""
+    intercept, coefficients = recoding.to_original_units(intercept, slopes)
+    named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
+    return {"intercept": intercept, "coefficients": named}
+
+
 def get_owners(budgets: Budgets) -> Array:
     """Returns the person of every row; refuses budgets that do not know."""
     if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):

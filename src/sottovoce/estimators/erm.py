@@ -51,7 +51,13 @@ from sottovoce.estimator import (
     make_release,
 )
 from sottovoce.estimators import erm_mechanism
-from sottovoce.estimators.base import LoadableEstimator, ModelEstimator, get_owners, predict_linear
+from sottovoce.estimators.base import (
+    LoadableEstimator,
+    ModelEstimator,
+    describe_model,
+    get_owners,
+    predict_linear,
+)
 from sottovoce.estimators.erm_mechanism import (
     PERSON,
     Accountant,
@@ -284,18 +290,13 @@ class ERM(LoadableEstimator, ModelEstimator):
             theta = run_erm(self, plan, rows, watch)
         recoding = Recoding.from_dict(plan.parameters["features"])
         if "classes" in plan.parameters:
-            model = _describe_model(recoding, *recoding.to_original_units(theta[0] / 2, theta[1:]))
+            model = describe_model(recoding, theta[0] / 2, theta[1:])
             return Release.of(plan, {"models": {str(plan.parameters["classes"][1]): model}})
         low, high = plan.parameters["label"]
         half = (high - low) / 2
         middle = (high + low) / 2
-        return Release.of(
-            plan,
-            _describe_model(
-                recoding,
-                *recoding.to_original_units(middle + half * theta[0] / 2, half * theta[1:]),
-            ),
-        )
+        model = describe_model(recoding, middle + half * theta[0] / 2, half * theta[1:])
+        return Release.of(plan, model)
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: TableLike) -> Floats:
@@ -440,11 +441,6 @@ class ERM(LoadableEstimator, ModelEstimator):
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags(poor_score=True)
         return tags
-
-
-def _describe_model(recoding: Recoding, intercept: float, coefficients: Floats) -> dict[str, Any]:
-    named_ones = dict(zip(recoding.names, coefficients.tolist(), strict=True))
-    return {"intercept": float(intercept), "coefficients": named_ones}
 
 
 #: Squared sampling error of a gradient, as a share of L²; the constant A of the weights is this/d.

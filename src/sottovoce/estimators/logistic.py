@@ -25,14 +25,14 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import ClassLabel, UnitBallReader
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import (
-    VALUE,
-    count_declared_columns,
-    load_matrix,
-    make_budgets,
-)
+from sottovoce.estimator import VALUE, count_declared_columns, load_matrix, make_budgets
 from sottovoce.estimators import logistic_mechanism
-from sottovoce.estimators.base import ClassifierMixin, LoadableEstimator, ModelEstimator
+from sottovoce.estimators.base import (
+    ClassifierMixin,
+    LoadableEstimator,
+    ModelEstimator,
+    describe_model,
+)
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
@@ -160,15 +160,9 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         )
         models = {}
         for positive in _list_positive_classes(given["classes"]):
-            intercept, slopes = ball.to_original_units(
-                problems.fit_class(positive) * given["stretch"]
-            )
-            intercept, coefficients = recoding.to_original_units(intercept, slopes)
-            named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
-            models[str(given["classes"][positive])] = {
-                "intercept": intercept,
-                "coefficients": named,
-            }
+            theta = problems.fit_class(positive) * given["stretch"]
+            model = describe_model(recoding, *ball.to_original_units(theta))
+            models[str(given["classes"][positive])] = model
         return Release.of(plan, {"models": models})
 
     def decision_function(self, X: TableLike) -> Floats:

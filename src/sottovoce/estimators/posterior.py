@@ -29,14 +29,9 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.readers import UnitBallReader
 from sottovoce.data.source import find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimator import (
-    count_declared_columns,
-    load_matrix,
-    make_budgets,
-    make_label,
-)
+from sottovoce.estimator import count_declared_columns, load_matrix, make_budgets, make_label
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
@@ -149,20 +144,14 @@ class Posterior(LoadableEstimator, LinearRegressor):
         granted = self._get_grants(epsilon)
         budgets = make_budgets(1.0 if granted is None else granted, groups, len(column))
         ball = self._make_ball(recoding)
-        if (
-            isinstance(self.bounds, Bounds)
-            and self.bounds.features is None
-            and self.bounds.norm is not None
-        ):
-            raw = posterior_mechanism.shorten_rows(raw, self.bounds.norm)
-        return load_matrix(
-            ball.encode(raw, recoding), UnitBallReader(ball, recoding), column, label, budgets
-        )
+        bounds = self.bounds
+        if isinstance(bounds, Bounds) and bounds.features is None and bounds.norm is not None:
+            raw = posterior_mechanism.shorten_rows(raw, bounds.norm)
+        reader = UnitBallReader(ball, recoding)
+        return load_matrix(ball.encode(raw, recoding), reader, column, label, budgets)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there
-        are.
-        """
+        """The plan for these budgets, which are grants unless the rows say otherwise."""
         if rows is None:
             return super().plan_for(budgets)
         return self._make_plan(budgets, rows.features.recoding, rows.has_grants)
@@ -180,23 +169,18 @@ class Posterior(LoadableEstimator, LinearRegressor):
         )
         theta, told = self._draw_sample(plan, total, cross)
         constant, slopes = ball.to_original_units(half * theta)
-        intercept, coefficients = recoding.to_original_units(middle + constant, slopes)
-        value = {
-            "intercept": intercept if given["fit_intercept"] else 0.0,
-            "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
-            "theta": theta.tolist(),
-        }
-        return Release.of(plan, {**value, **told})
+        model = describe_model(recoding, middle + constant, slopes)
+        if not given["fit_intercept"]:
+            model["intercept"] = 0.0
+        return Release.of(plan, {**model, "theta": theta.tolist(), **told})
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool = True) -> Plan:
         self._refuse_unknown()
         label = to_interval(self.bounds)
         ball = self._make_ball(recoding)
         person_weights = self._make_weights(budgets.kinds, ball.width, granted)
-        if (
-            not self._bound_eigenvalue(person_weights)
-            < MOST_CONDITION * person_weights.account.floor
-        ):
+        highest = MOST_CONDITION * person_weights.account.floor
+        if not self._bound_eigenvalue(person_weights) < highest:
             raise InvalidParameter(
                 "There is next to no regularisation: the sample could not be computed well "
                 "enough to be published.",
@@ -208,16 +192,15 @@ class Posterior(LoadableEstimator, LinearRegressor):
         if not granted:  # what it costs is what is promised
             kinds = BudgetGroups(person_weights.charges, budgets.kinds.rows, budgets.kinds.people)
             budgets = replace(budgets, kinds=kinds)
-        half = posterior_mechanism.get_label_scale(
-            label, check_flag(self.fit_intercept, "fit_intercept")
-        )[1]
+        fit_intercept = check_flag(self.fit_intercept, "fit_intercept")
+        half = posterior_mechanism.get_label_scale(label, fit_intercept)[1]
         guarantee = Guarantee.of(budgets, person_weights.charges, arithmetic="floating")
         return Plan(
             question=self.question,
             parameters={
                 **self._list_parameters(person_weights),
                 "delta": float(self.delta),
-                "fit_intercept": check_flag(self.fit_intercept, "fit_intercept"),
+                "fit_intercept": fit_intercept,
                 "label": list(label),
                 "features": recoding.to_dict(),
                 "ball": ball.to_dict(),

@@ -19,13 +19,9 @@ from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import (
-    count_declared_columns,
-    load_regression,
-    make_label,
-)
+from sottovoce.estimator import count_declared_columns, load_regression, make_label
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
-from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -166,14 +162,8 @@ class Ridge(LoadableEstimator, LinearRegressor):
         recoding = Recoding.from_dict(plan.parameters["features"])
         half = (label[1] - label[0]) / 2
         middle = (label[1] + label[0]) / 2
-        intercept, coefficients = recoding.to_original_units(
-            middle + half * theta[0] / 2, half * theta[1:]
-        )
-        value = {
-            "intercept": intercept,
-            "coefficients": dict(zip(recoding.names, coefficients.tolist(), strict=True)),
-        }
-        return Release.of(plan, {**value, **content})
+        model = describe_model(recoding, middle + half * theta[0] / 2, half * theta[1:])
+        return Release.of(plan, {**model, **content})
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
         """Return the fit at another λ or on some of the columns; nobody pays for it.
