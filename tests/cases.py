@@ -174,7 +174,7 @@ class Floating:
         return (X, y), (other, labels)
 
     def prepared(self, table: Any) -> tuple[Any, Any, Any]:
-        """Returns (estimator, plan, rows): estimator.release_under(plan, rows) is then one release."""
+        """Returns what estimator.release_under(plan, rows) needs for one release."""
         estimator = self.make()
         rows = estimator.read_arrays(*table, epsilon=self.epsilon, groups=None)
         budgets = rows.budgets

@@ -55,11 +55,13 @@ svg.picture polyline.second { fill: none; stroke: var(--second); stroke-dasharra
 #: A letter's width, on average and with some room, and how far words stay from what they are about.
 LETTER = 7.5
 GAP = 8
-#: Bars: the length of the longest, also in a narrow picture, their thickness, and a line's height.
-BAR_LENGTH = 400
-NARROW_BAR_LENGTH = 190
+#: Bars: the length of the longest, their thickness, and a line's height.
+BAR_LENGTH = 240
 BAR_THICKNESS = 20
 BAR_LINE = 32
+#: A narrow picture: its width, so that all have letters of one size, and the least for bars.
+NARROW_WIDTH = 380
+NARROW_BAR_LENGTH = 120
 #: A share: a bar that is as long as there is room.
 SHARE_LENGTH = 1000
 SHARE_HEIGHT = 10
@@ -132,11 +134,15 @@ class Picture:
         )
 
     def add_label(self, x: float, y: float, words: str, away: float) -> None:
-        """Add words beside a place: to its right, or to its left where there is no room."""
-        if x + away + LETTER * len(words) > self.width:
-            self.add_text(x - away, y, words, "end", "")
-        else:
+        """Add words beside a place: to its right, or to its left where there is no space."""
+        if self.has_space(x, words, away):
             self.add_text(x + away, y, words, "start", "")
+        else:
+            self.add_text(x - away, y, words, "end", "")
+
+    def has_space(self, x: float, words: str, away: float) -> bool:
+        """Return whether words to the right of a place end within the picture."""
+        return x + away + LETTER * len(words) <= self.width
 
     def to_svg(self, label: str, *, standalone: bool = False, stretch: bool = False) -> str:
         """Return the drawing. ``label`` says what it shows to those who cannot see it; what stands
@@ -225,22 +231,23 @@ def draw_bars(
     """Return a name, a bar and its length in words on each line, the longest bar of full length; a
     thin line marks the floor, which none goes below. A narrow one fits a narrow window as it is.
     """
-    full = BAR_LENGTH
-    name = "bars"
-    if narrow:
-        full = NARROW_BAR_LENGTH
-        name = "bars compact"
     left = LETTER * max(len(bar.name) for bar in bars) + GAP
     right = LETTER * max(len(bar.value) for bar in bars) + GAP
+    full: float = BAR_LENGTH
+    name = "bars"
+    if narrow:
+        full = max(NARROW_WIDTH - left - right, NARROW_BAR_LENGTH)
+        name = "bars compact"
+    several_kinds = len({bar.kind for bar in bars}) > 1
     longest = max(bar.length for bar in bars) or 1.0
     picture = Picture(name, left + full + right, BAR_LINE * len(bars))
     for place, bar in enumerate(bars):
         middle = place * BAR_LINE + BAR_LINE / 2
         top = middle - BAR_THICKNESS / 2
         length = max(full * bar.length / longest, 1)
-        kind = bar.kind
+        kind = bar.kind * several_kinds  # words stand out only beside others
         picture.add_text(left - GAP, middle, bar.name, "end", kind)
-        picture.add_bar(left, top, length, BAR_THICKNESS, kind)
+        picture.add_bar(left, top, length, BAR_THICKNESS, bar.kind)
         if bar.part is not None:
             picture.add_bar(left, top, length * bar.part, BAR_THICKNESS, "own")
         picture.add_text(left + length + GAP, middle, bar.value, "start", kind)
@@ -278,8 +285,8 @@ def draw_histogram(
     powers = np.log10(np.clip(finite, 10.0**low, 10.0**high))
     counts, edges = np.histogram(powers, np.linspace(low, high, (high - low) * BARS_PER_DECADE + 1))
     tallest = max(int(counts.max(initial=0)), 1)
-    axes = Axes(60, 30 + MARK_LINE * len(shown), 600, 200, (low, high), (0, tallest))
-    picture = Picture("histogram", axes.right + 40, axes.bottom + 56)
+    axes = Axes(50, 30 + MARK_LINE * len(shown), 400, 200, (low, high), (0, tallest))
+    picture = Picture("histogram", axes.right + 30, axes.bottom + 56)
     axes.draw_up(picture, {tallest: f"{tallest:,}", 0: "0"}, unit)
     for count, start, end in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
         if count:
@@ -307,12 +314,19 @@ def _format_power(power: int) -> str:
 
 def _draw_marks(picture: Picture, axes: Axes, marks: Mapping[str, float]) -> None:
     """Draw each mark with a line of words of its own, over all dashes, so that none covers
-    another.
+    another. Words to the left of their mark are above those of marks further left.
     """
     low, high = axes.across
+    across = {
+        words: axes.scale_x(min(max(math.log10(value), low), high))
+        for words, value in marks.items()
+    }
+    to_the_left = [words for words, x in across.items() if not picture.has_space(x, words, 4)]
+    to_the_left.sort(key=lambda words: -across[words])
+    others = [words for words in across if words not in to_the_left]
     places = {
-        words: (axes.scale_x(min(max(math.log10(value), low), high)), 11 + MARK_LINE * line)
-        for line, (words, value) in enumerate(marks.items())
+        words: (across[words], 11 + MARK_LINE * line)
+        for line, words in enumerate([*to_the_left, *others])
     }
     for x, y in places.values():
         picture.add_line((x, y - 6), (x, axes.bottom), "mark")
@@ -337,8 +351,8 @@ def draw_curves(
     ends = [(0.0, 1.0), (0.0, 1.0)]
     if logs:
         ends = [_widen(column) for column in np.concatenate([log for _, log in logs]).T]
-    axes = Axes(70, 32, 560, 260, *ends)
-    picture = Picture("curves", axes.right + 30, axes.bottom + 56)
+    axes = Axes(70, 32, 390, 240, *ends)
+    picture = Picture("curves", axes.right + 20, axes.bottom + 56)
     if logs:
         axes.draw_up(picture, _choose_ticks(axes.up), up)
         axes.draw_across(picture, _choose_ticks(axes.across), across)
@@ -364,13 +378,20 @@ def _choose_ticks(ends: tuple[float, float]) -> dict[float, str]:
     low, high = ends
     step = (high - low) / (TICKS - 1)
     inner = [low + step * place for place in range(1, TICKS - 1)]
-    return {value: f"{10**value:.3g}" for value in inner}
+    return {value: _format_tick(10**value) for value in inner}
+
+
+def _format_tick(number: float) -> str:
+    short = f"{number:.3g}"
+    if number >= 1000:
+        return f"{float(short):,.0f}"
+    return short
 
 
 def _name_curve(picture: Picture, name: str, start: Sequence[float], lines: list[float]) -> None:
     """Write a name beside a curve's first place, above those that stand on the same line."""
     x, y = start
-    y -= 4
+    y -= 12
     while any(abs(y - line) < MARK_LINE - 4 for line in lines):
         y -= MARK_LINE - 4
     lines.append(y)

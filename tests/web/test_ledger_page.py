@@ -254,8 +254,8 @@ def test_sealed_books_say_so(client, workspace):
     workspace.session.ledger.seal(3, "ab" * 32)
     assert "This ledger is sealed" in client.get("/ledger").text
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
-    assert (refused.status_code, complaints(refused.text)) == (422, set())  # about no one field
-    assert "These books are sealed" in refused.text
+    assert (refused.status_code, complaints(refused.text)) == (422, set())
+    assert 'id="refused">These books are sealed' in refused.text, "it is about no field"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1000, "dark"), (360, "light")])

@@ -84,12 +84,18 @@ td { white-space: nowrap; }
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figcaption { margin-bottom: .3rem; }
 svg { width: 100%; min-width: 32rem; height: auto; }
-svg.compact { min-width: 0; max-width: 26rem; }
+svg.bars, svg.histogram, svg.curves, svg.panels { min-width: 0; max-width: 36rem; }
+svg.compact { max-width: 26rem; }
 svg.share { display: block; min-width: 0; height: 14px; }
 .wide { overflow-x: auto; }
 .stamp { border: 2px solid var(--stamp); color: var(--stamp); padding: .5rem .8rem;
   font-size: .95rem; }
 .stamp b { letter-spacing: .18em; }
+@media (max-width: 36rem) {
+  table { font-size: .88rem; }
+  th, td { padding-left: .3rem; padding-right: .3rem; }
+  .accounts td { white-space: normal; }
+}
 @media print {
   body { margin: 0; max-width: none; font-size: 11pt; }
   figure, tr, .stamp { break-inside: avoid; }

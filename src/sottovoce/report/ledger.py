@@ -53,11 +53,17 @@ CONVERSION_NOTES = {
         "their tables as public, and promise nothing about those."
     ),
     ZERO_OUT: (
-        "A promise about whether you were heard or left out counts more than once in the "
-        "sum: for "
-        "leaving your rows out, and for putting others in their place."
+        "A promise that hides whether your rows are in a table counts more than once in the sum: "
+        "for leaving them out, and for putting others in their place."
     ),
 }
+#: How a line says what it changes; and what version 0.1.0 wrote about that and about zero out.
+ODDS = "changes odds by a factor of at most"
+EARLIER_ODDS = "odds by at most"
+EARLIER_ZERO_OUT_NOTE = (
+    "A promise about whether you were heard or left out counts more than once in the sum: for "
+    "leaving your rows out, and for putting others in their place."
+)
 
 
 def make_statement_page(statement: Statement) -> str:
@@ -71,11 +77,12 @@ def make_earlier_statement_page(statement: Statement) -> str:
     """Return the page as version 0.1.0 drew it, so that statements from then can be checked."""
     template = Template(Path(__file__).with_name("statement_0_1.html").read_text("utf-8"))
     pictures = map(_draw_earlier_account, sum_accounts(statement.lines()))
-    parts = {**_collect_parts(statement), "picture": "\n".join(pictures)}
+    parts = {**_collect_parts(statement, EARLIER_ODDS), "picture": "\n".join(pictures)}
+    parts["meaning"] = parts["meaning"].replace(CONVERSION_NOTES[ZERO_OUT], EARLIER_ZERO_OUT_NOTE)
     return template.substitute(parts, signed=_explain_signature(statement, "The books have"))
 
 
-def _collect_parts(statement: Statement) -> dict[str, str]:
+def _collect_parts(statement: Statement, odds: str = ODDS) -> dict[str, str]:
     """Return what is on the page, by its place in the template."""
     lines = statement.lines()
     last = statement.entries[-1]
@@ -93,7 +100,7 @@ def _collect_parts(statement: Statement) -> dict[str, str]:
         "meaning": "\n".join(f"<p>{escape(sentence)}</p>" for sentence in explain_odds(held)),
         "lines": make_table(
             ["entry", "what was written", "amount"],
-            [make_line_cells(line) for line in lines],
+            [make_line_cells(line, odds) for line in lines],
             "words",
         ),
         "head": statement.head,
@@ -270,7 +277,7 @@ def make_account_cells(account: AccountBalance) -> list[str]:
     ]
 
 
-def make_line_cells(line: Line) -> list[str]:
+def make_line_cells(line: Line, odds: str = ODDS) -> list[str]:
     """Returns what an entry did to the person as a line of a table: number, words, amount."""
     told = {
         "granted": "allowed in all",
@@ -284,7 +291,7 @@ def make_line_cells(line: Line) -> list[str]:
         account.granted + account.spent
     )  # one line is a grant or a charge
     if account.spent and account.is_pure:
-        by = f"; odds by at most {bound_odds(TotalLoss(account.spent, 0))}"
+        by = f"; {odds} {bound_odds(TotalLoss(account.spent, 0))}"
     else:
         by = ""
     return [
@@ -307,7 +314,7 @@ $stamp
 <h1>Account of $person</h1>
 <p class="soft">Ledger $books, up to entry $last. Amounts are exact, and count all rows of this \
 person together.</p>
-$accounts
+<div class="accounts">$accounts</div>
 <h2>What this means</h2>
 <p>The numbers count how much anybody can learn about this person from what is released. Every \
 account adds up from one

@@ -85,7 +85,7 @@ def draw_market(outcome: MarketOutcome) -> str:
     low = outcome.terms.prior.low
     high = float(deal.prices.values[-1])
     shown = np.clip(costs[sells], low, high)
-    picture = Picture("panels", 690, 558)
+    picture = Picture("panels", 480, 558)
     _draw_sellers(picture, _make_panel(0, (low, high)), shown, deal)
     panel = _make_panel(1, (low, high), float(deal.epsilon.max()))
     _label_panel(picture, panel, "ε bought from each")
@@ -100,7 +100,7 @@ def draw_market(outcome: MarketOutcome) -> str:
 
 
 def _make_panel(place: int, costs: tuple[float, float], most: float = 1.0) -> Axes:
-    return Axes(70, 34 + 174 * place, 540, 120, costs, (0, most or 1.0))
+    return Axes(60, 34 + 174 * place, 350, 120, costs, (0, most or 1.0))
 
 
 def _label_panel(picture: Picture, panel: Axes, words: str) -> None:
@@ -160,8 +160,8 @@ $sentences
 <p class="soft">$declared</p>
 <h2>What a smaller error would have cost</h2>
 <p class="soft">The same reports at other trade-offs, without a budget. The bound is a worst case
-over all laws of the data: good for comparing, and often above 1. A trade-off is chosen before
-reports are seen; one that follows them invites lies.</p>
+over all distributions of the data: good for comparing, and often above 1. A trade-off is chosen
+before reports are seen; one that follows them invites lies.</p>
 <figure>
 $frontier
 </figure>
@@ -324,7 +324,7 @@ def describe_terms(outcome: MarketOutcome) -> str:
         f"Declared beforehand: {_describe_law(terms)}; money is worth an error of {terms.worth:g} "
         f"a unit{meant}; {reserve}at most ε = {terms.cap:g} from "
         f"anybody{' and what they allow themselves' if own else ''}; a model of {terms.features:,} "
-        f"features with coefficients no longer than {terms.norm:g}; coins of "
+        f"features with coefficients no longer than {terms.norm:g}; payments in steps of "
         f"{outcome.format_money(1)}."
     )
 

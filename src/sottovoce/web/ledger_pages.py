@@ -55,9 +55,9 @@ DIGITS = 16
 ENTRY_HEADS = ["entry", "what was written", "when (UTC)", "lines", "digest"]
 CURRENCIES = (("pure epsilon", "pure ε"), ("zCDP rho", "ρ of zCDP"), ("epsilon, delta", "ε at δ"))
 NEIGHBOURS = (
-    ("replace", "replace: everything about the person"),
+    ("replace", "replace: what is in their records"),
     ("replace labels", "labels: their labels alone"),
-    ("zero out", "zero out: whether they took part"),
+    ("zero out", "zero out: whether their records are used"),
 )
 NO_ACCOUNT = "Nobody of this name has an account. Names count as they are spelt in the tables."
 
@@ -248,6 +248,7 @@ def _render_person(
         422 if fields.complaints else 200,
         person=name,
         code=code,
+        address=request.url_for("show_account"),
         typed=fields.form,
         complaints=fields.complaints,
         picture=mark_trusted(draw_accounts(held)),

@@ -42,6 +42,14 @@ PERSON_PAGE = "/person"
 COOKIE = "sottovoce-person"
 #: Characters that a code may be typed with, hyphens and spaces included.
 MAX_TYPED = 2 * (PREFIX + SECRET)
+#: What the accounts of a person protect, by how their names end.
+PROTECTED = {
+    ", replace": "“Neighbours by replace”: answers protect what is in your records, not whether "
+    "you are in the table.",
+    ", replace labels": "“Neighbours by replace labels”: answers protect your label, and take your "
+    "other columns as public.",
+    ", zero out": "“Neighbours by zero out”: answers protect whether your records are used.",
+}
 UNKNOWN_CODE = "This code is not known. Check every letter, or ask the curator for a new one."
 
 
@@ -145,12 +153,22 @@ def _render_account(request: Request, made: Statement) -> Response:
             )
         ),
         odds=explain_odds(held),
+        protected=_explain_accounts(held),
         lowest=_describe_lowest_grants(held),
         proved=len(made.proved),
         entries=len(made.entries),
         head=made.head,
         books=made.entries[0].key[:8],
     )
+
+
+def _explain_accounts(held: list[AccountBalance]) -> list[str]:
+    """What the accounts of this person protect, in words."""
+    return [
+        sentence
+        for ending, sentence in PROTECTED.items()
+        if any(account.name.endswith(ending) for account in held)
+    ]
 
 
 def _describe_lowest_grants(held: list[AccountBalance]) -> list[str]:
