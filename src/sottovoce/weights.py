@@ -194,7 +194,7 @@ class Weights:
         )
 
     @classmethod
-    def from_row_weights(cls, kinds: BudgetGroups, person_weights: Floats) -> Weights:
+    def from_row_weights(cls, kinds: BudgetGroups, weights: Floats) -> Weights:
         """Round weights of rows down to whole numbers of all the bits there are.
 
         Parameters
@@ -211,10 +211,8 @@ class Weights:
         """
         n_rows = int(kinds.rows @ kinds.people)
         bits = min(WEIGHT_BITS, TOTAL_BITS - math.ceil(math.log2(n_rows)))
-        person_weights *= 2.0**bits
-        return cls.from_integers(
-            kinds, np.floor(person_weights, out=person_weights).astype(np.int64)
-        )
+        weights *= 2.0**bits
+        return cls.from_integers(kinds, np.floor(weights, out=weights).astype(np.int64))
 
     @classmethod
     def from_integers(cls, kinds: BudgetGroups, row: NDArray[np.int64]) -> Weights:
