@@ -40,7 +40,7 @@ from sottovoce.audit import audit_from_table
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.files import is_text, list_files, read_header
 from sottovoce.data.source import DataSource
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import BudgetExceeded, SottovoceError
 from sottovoce.estimators import is_audited, list_questions
 from sottovoce.release import Release
 from sottovoce.report.html import make_stamp
@@ -324,6 +324,9 @@ def _make_plan(workspace: Workspace, name: str, fields: Fields) -> actions.Noted
         return None
     try:
         return actions.make_plan(workspace, asked.said, asked.question)
+    except BudgetExceeded as error:
+        spending = question_form.name_spending_field(workspace.schemas[name])
+        fields.complain(spending, str(error))
     except SottovoceError as error:
         fields.complain_about(error, question_form.map_fields(asked.kind, workspace.schemas[name]))
     return None
