@@ -30,7 +30,7 @@ from sottovoce.cli.console import exit_on_error
 from sottovoce.cli.main import app
 from sottovoce.cli.predict import copy_as_text
 from sottovoce.ledgers import keyfile
-from sottovoce.web import workspace as workspace_module
+from sottovoce.web import uploads
 from sottovoce.web.workspace import Workspace
 
 SECRET = "salary-of-ada-41234"
@@ -250,7 +250,7 @@ def test_the_process_that_tries_a_table_is_not_told_where_the_books_are(monkeypa
     content = io.BytesIO()
     workspace = Workspace.for_ledger(None)
     pq.write_table(pa.table({"id": [SECRET], "v": [1.0]}), content)
-    workspace_module.save_table(workspace, f"{SECRET}.parquet", content)
+    uploads.save_table(workspace, f"{SECRET}.parquet", content)
     workspace.clear()
     assert len(seen) == 1
     assert SECRET not in f"{seen[0]}"

@@ -122,7 +122,7 @@ CLOSED = """
 import io, os, subprocess, sys, tempfile
 import sottovoce.data.engines.arrow, sottovoce.data.files
 from sottovoce import private_files
-from sottovoce.cli.hardening import close_memory
+from sottovoce.cli.options import close_memory
 from sottovoce.web.uploads import save_table
 from sottovoce.web.workspace import Workspace
 

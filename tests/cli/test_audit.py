@@ -161,9 +161,9 @@ def test_the_picture_has_a_bar_for_everybody_and_marks_in_their_order(
     )
     marks = [float(line.get("x1")) for line in shapes["line"] if line.get("class") == "mark"]
     assert len(marks) == 3
-    assert marks == sorted(marks)
     told = [float(re.search(r"ε = (.*)", text).group(1)) for text in words if "ε = " in text]
-    assert told == sorted(told)
+    assert len(told) == 3
+    assert np.argsort(told).tolist() == np.argsort(marks).tolist()  # a larger ε is further right
     # On the axis, a step to the right is a factor of ten.
     ticks = {
         text.text: float(text.get("x"))
