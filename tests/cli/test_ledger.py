@@ -413,10 +413,8 @@ def test_history_names_nobody_unless_asked(release, ledger, books):
     assert not re.search(r"\bu[0-9]+\b", shown)
     own = " ".join(ledger("history", "--person", "u1", "--ledger", books).stdout.split())
     assert "allowed in all (pure ε, neighbours by replace) ε = 0.5" in own
-    assert (
-        "published (pure ε, neighbours by replace; ε = 0.1 changes odds by a factor of at most 1.106)"
-        in own
-    )
+    line = "(pure ε, neighbours by replace; ε = 0.1 changes odds by a factor of at most 1.106)"
+    assert f"published {line}" in own
     assert ledger("history", "--person", SECRET, "--ledger", books).stderr.startswith(
         "UnknownPeople"
     )
