@@ -60,9 +60,9 @@ def test_no_signal_leaves_a_table(tmp_path, number):
         code = page.process.wait(PATIENCE)
         assert holding(page.temporary) == []
         if number == "SIGKILL":
-            assert all(not path.is_file() for path in page.temporary.rglob("*")), (
-                "links that lead nowhere"
-            )
+            # Links to an open file of whoever follows them, which is this process now; no files.
+            left = [path for path in page.temporary.rglob("*") if not path.is_dir()]
+            assert all(os.readlink(path).startswith("/proc/self/fd/") for path in left)
         else:
             assert code == 128 + getattr(signal, number)
             assert list(page.temporary.iterdir()) == []
