@@ -9,6 +9,7 @@ import pytest
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidBounds, InvalidParameter, InvalidSchema
 from sottovoce.release import Release
+from sottovoce.schema import Schema
 
 
 @pytest.fixture
@@ -89,3 +90,12 @@ def test_a_range_left_blank_in_the_schema_is_named(tmp_path):
     (tmp_path / "s.toml").write_text('label = "v"\n[columns.v]\nkind = "number"\n')
     with pytest.raises(InvalidSchema, match="low and high"):
         DataSource("t", epsilon=1.0, schema=tmp_path / "s.toml").complete()
+
+
+def test_a_price_list_is_of_the_column_that_the_schema_names():
+    """Of another column of budgets the numbers are taken as they are, in a plan as in a release."""
+    schema = Schema.loads('budget = "tier"\nperson = "id"\n[tiers]\nlow = 0.1\n')
+    source = DataSource("t", "v", (0.0, 1.0), schema=schema)
+    assert source.complete().tiers == source.select_people().tiers == {"low": 0.1}
+    other = DataSource("t", "v", (0.0, 1.0), "mine", schema=schema)
+    assert other.complete().tiers == other.select_people().tiers == {}

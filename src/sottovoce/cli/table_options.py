@@ -20,3 +20,10 @@ class TableOptions(DataSource):
     key: str | None = None
     out: Path | None = None
     force: bool = False  # whether a file that is there already may be replaced
+    public: str | None = None  # for a classifier: a table of rows that need no protection
+
+    @property
+    def inputs(self) -> tuple[str | Path, ...]:
+        """The files that are read, so that none is written over."""
+        read = (self.table, self.schema, self.public, self.budgets)
+        return tuple(path for path in read if isinstance(path, str | Path))

@@ -18,6 +18,7 @@ s             σ(−y·φᵀθ), how much a classifier doubts the label
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -69,7 +70,7 @@ RowBlock = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RowTerms:
+class RowTerms(ABC):
     """Sums over rows of v times loss, pull·φ and bend·φφᵀ, each a function of a row's prediction
     φᵀθ and its label.
 
@@ -219,13 +220,13 @@ class RowTerms:
     def _value_units(self) -> Floats:
         return np.array([math.ldexp(1.0, self._value_exponent - VALUE_LIMB * k) for k in (1, 2)])
 
+    @abstractmethod
     def _round_rows(self, rows: Floats) -> Floats:
         """Returns φ on its grid, without its ½ if it has one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read_labels(self, batch: Any) -> Floats:
         """Returns labels."""
-        raise NotImplementedError
 
     def _subtract_predictions(self, start: Any, rows: Floats) -> Array:
         """Returns start − φᵀθ of each row."""
@@ -234,13 +235,13 @@ class RowTerms:
         left: Array = start - compute_predictions(rows, self.theta)
         return left
 
+    @abstractmethod
     def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
         """Returns loss, pull and bend of each row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _max_slope(self) -> float:
         """No pull is larger, and no loss is larger than it times (2 + Σ|θ_j|)."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -241,7 +241,6 @@ class DataSource:
     by_row: bool = False
     name: str | None = None  # what the table is called in a release; None: the name of its file
     units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
-    public: str | None = None  # for a classifier: a table of rows that need no protection
     others: tuple[str, ...] = ()  # columns without a purpose so far, in the table's order
     in_memory: bool = False  # whether what follows are the columns themselves
     labels: Any = None
@@ -386,12 +385,6 @@ class DataSource:
         )
 
     @property
-    def inputs(self) -> tuple[str | Path, ...]:
-        """The files that are read, so that none is written over."""
-        read = (self.table, self.schema, self.public, self.budgets)
-        return tuple(path for path in read if isinstance(path, str | Path))
-
-    @property
     def subject(self) -> Subject:
         """What the question is about, in public words."""
         column = self.column
@@ -481,8 +474,8 @@ class DataSource:
             )
         # Tiers are the price list of the schema's own budget column, not of another named on the
         # line.
-        listed = budget is not None and schema.budget in (None, budget)
-        return replace(self, budget=budget, tiers=schema.tiers if listed else {})
+        tiers = {} if budget is None else select_tiers(schema, budget)
+        return replace(self, budget=budget, tiers=tiers)
 
     def _complete_bounds(self, schema: Schema) -> Self:
         if self.column is None:
@@ -520,7 +513,7 @@ class DataSource:
             budget=budget,
             epsilon=self.epsilon,
             person=self.person or schema.person,
-            tiers=schema.tiers if budget is not None else {},
+            tiers={} if budget is None else select_tiers(schema, budget),
         )
 
     def find_column(self) -> str:

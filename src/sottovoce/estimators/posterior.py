@@ -16,6 +16,7 @@ the sums and the draw.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -246,14 +247,17 @@ class Posterior(LoadableEstimator, LinearRegressor):
         error = make_expected_error(parts, facts, budgets, person_weights.weights, half)
         return replace(error, classical=least_squares(self.fit_intercept))
 
+    @abstractmethod
     def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
-        raise NotImplementedError
+        """Return the weights of everybody, and what they pay."""
 
+    @abstractmethod
     def _list_parameters(self, person_weights: PosteriorWeights) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return the public parameters of a plan."""
 
+    @abstractmethod
     def _describe_noise(self, person_weights: PosteriorWeights) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return the noise of a plan, as public facts."""
 
     def _get_ridge_and_gamma(
         self, person_weights: PosteriorWeights, smallest: float
