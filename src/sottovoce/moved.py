@@ -2,7 +2,9 @@
 """Modules that were moved after version 0.1.0: their old paths import until the next version.
 
 An old path gives what the new module has, and a DeprecationWarning that names it. Programs (cli,
-web) are not listed: nobody imports them. Nothing is imported here before it is asked for.
+web) are not listed: nobody imports them. Nothing is imported here before it is asked for, and
+nothing here is called before somebody imports what a package of ours does not have: each package
+that had such modules names this file as one more place to look in.
 """
 
 from __future__ import annotations
@@ -168,6 +170,10 @@ NAMES = {
 PACKAGE = "sottovoce."
 
 
+#: The place that packages name, after their own folder; Python asks the finder below about it.
+OLD_PATHS = __file__
+
+
 class MovedModuleFinder:
     """Finds what is at no path any more; Python asks it last."""
 
@@ -176,7 +182,9 @@ class MovedModuleFinder:
         """Return how a module is loaded from its old path, or None for any other."""
         if not name.startswith(PACKAGE) or name.removeprefix(PACKAGE) not in MODULES:
             return None
-        return ModuleSpec(name, MovedModuleFinder, is_package=True)  # type: ignore[arg-type]
+        spec = ModuleSpec(name, MovedModuleFinder, is_package=True)  # type: ignore[arg-type]
+        spec.submodule_search_locations = [OLD_PATHS]
+        return spec
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
@@ -203,7 +211,4 @@ class MovedModuleFinder:
         )
 
 
-def install() -> None:
-    """Let old paths be found."""
-    if MovedModuleFinder not in sys.meta_path:
-        sys.meta_path.append(MovedModuleFinder)
+sys.path_importer_cache[OLD_PATHS] = MovedModuleFinder

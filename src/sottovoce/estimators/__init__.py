@@ -18,8 +18,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from sottovoce.moved import OLD_PATHS as _OLD_PATHS
+
 if TYPE_CHECKING:
     from sottovoce.release import Release
+
+__path__.append(_OLD_PATHS)
 
 #: No number is larger: whole numbers in JSON may be.
 LARGEST_DOUBLE = sys.float_info.max

@@ -13,6 +13,9 @@ from typing import Any
 from sottovoce.errors import UnsupportedLedger
 from sottovoce.ledger import Ledger
 from sottovoce.ledgers.sqlite import open_sqlite
+from sottovoce.moved import OLD_PATHS as _OLD_PATHS
+
+__path__.append(_OLD_PATHS)
 
 SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
