@@ -16,6 +16,7 @@ What a fitted model keeps: its release, and what follows from the release alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
@@ -569,3 +570,62 @@ def set_fitted_attributes(
         model.feature_names_in_ = np.array(
             [feature.name for feature in model._recoding.features], dtype=object
         )
+
+
+def make_estimator(
+    make: Callable[..., Estimator], source: DataSource, **parameters: Any
+) -> Estimator:
+    """Return an estimator of this class for a source.
+
+    Parameters
+    ----------
+    make :
+        the class of the estimator, such as ``sv.Mean``.
+    source :
+        a completed source, which has the bounds.
+    parameters :
+        of the estimator; those that are None are left out.
+
+    Raises
+    ------
+    InvalidParameter, InvalidBounds, InvalidSchema
+        if they are wrong whoever the people are; no table is opened for that.
+    """
+    given = {word: value for word, value in parameters.items() if value is not None}
+    if source.features is None:
+        given |= {"bounds": source.bounds, "missing": source.missing}
+    else:
+        given |= {"bounds": source.features}  # which declares its own constants for missing values
+    estimator = make(**given)
+    estimator.validate()
+    return estimator
+
+
+def release_unbooked(
+    source: DataSource, estimator: Estimator, watch: Watch | None = None
+) -> Release:
+    """Return the release from a table that no ledger remembers: everybody grants what it says.
+
+    Parameters
+    ----------
+    source :
+        the table.
+    estimator :
+        what is asked.
+    watch :
+        is told how many rows were read.
+
+    Returns
+    -------
+    Release
+        what may be published.
+
+    Raises
+    ------
+    SottovoceError
+        if something is wrong, or reading the rows failed.
+    """
+    dataset = read_source(estimator, source, watch)
+    # No accounts are needed: people are counted and protected, but not named.
+    nameless = replace(get_budgets(dataset), people=None)
+    return make_release(estimator, replace(dataset, budgets=nameless))[1]

@@ -53,6 +53,7 @@ from sottovoce.estimator import (
     make_release,
     plan_dataset,
     read_source,
+    release_unbooked,
 )
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
@@ -631,35 +632,6 @@ class Session:
         return make_release(question, arranged(asked), payer=payer)[1]
 
 
-def make_estimator(
-    make: Callable[..., Estimator], source: DataSource, **parameters: Any
-) -> Estimator:
-    """Return an estimator of this class for a source.
-
-    Parameters
-    ----------
-    make :
-        the class of the estimator, such as ``sv.Mean``.
-    source :
-        a completed source, which has the bounds.
-    parameters :
-        of the estimator; those that are None are left out.
-
-    Raises
-    ------
-    InvalidParameter, InvalidBounds, InvalidSchema
-        if they are wrong whoever the people are; no table is opened for that.
-    """
-    given = {word: value for word, value in parameters.items() if value is not None}
-    if source.features is None:
-        given |= {"bounds": source.bounds, "missing": source.missing}
-    else:
-        given |= {"bounds": source.features}  # which declares its own constants for missing values
-    estimator = make(**given)
-    estimator.validate()
-    return estimator
-
-
 def plan_from_table(
     source: DataSource,
     estimator: Estimator,
@@ -694,14 +666,10 @@ def release_from_table(
     Without a ``session`` everybody grants what the table says, and no ledger remembers it. The
     others are those of ``Session.release_rows``; ``watch`` is told how many rows were read.
     """
+    if session is None:
+        return release_unbooked(source, estimator, watch)
     dataset = read_source(estimator, source, watch)
-    budgets = get_budgets(dataset)
-    if session is not None:
-        return session.release_rows(estimator, budgets, dataset, key, agreed, on_commit)
-    # Books that end with the process need no accounts: people are counted and protected, but not
-    # named.
-    nameless = replace(dataset, budgets=replace(budgets, people=None))
-    return make_release(estimator, nameless)[1]
+    return session.release_rows(estimator, get_budgets(dataset), dataset, key, agreed, on_commit)
 
 
 def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:

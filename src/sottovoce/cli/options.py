@@ -44,8 +44,8 @@ from sottovoce.errors import (
 )
 
 if TYPE_CHECKING:
-    from sottovoce.cli.table_options import TableOptions
     from sottovoce.data.engine import TextFormat
+    from sottovoce.data.source import DataSource
     from sottovoce.ledgers.sql_ledger import SqlLedger
     from sottovoce.session import Session
 
@@ -227,7 +227,7 @@ def make_text_format(
     """Returns how text files are written, as a TextFormat."""
     from sottovoce.data.engine import TextFormat
 
-    return TextFormat("\t" if delimiter in ("tab", "\\t") else delimiter, encoding, decimal)
+    return TextFormat.of_options(delimiter, encoding, decimal)
 
 
 def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -248,6 +248,16 @@ def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True)
+class AnswerOptions:
+    """What a command is told besides its table: under which key, and where the answer goes."""
+
+    key: str | None = None
+    out: Path | None = None
+    force: bool = False  # whether a file that is there already may be replaced
+    inputs: tuple[str | Path, ...] = ()  # the files that are read: none is written over
+
+
+@dataclass(frozen=True)
 class LedgerOptions:
     """Where a release is booked, and what becomes of people who have not enough left; a plan looks
     there too.
@@ -257,11 +267,11 @@ class LedgerOptions:
     keys: Path | None = None
     short: str = "leave-out"
 
-    def refuse_unbookable(self, said: TableOptions, *, key: bool) -> None:
+    def refuse_unbookable(self, said: DataSource, answer: AnswerOptions, *, key: bool) -> None:
         """Refuses rows that are nobody's, and a release without a key, before a table is opened."""
         from sottovoce.errors import InvalidParameter
 
-        if key and not said.key:
+        if key and not answer.key:
             raise InvalidParameter(
                 "A release from books has no key.",
                 "A key stands for one release, for ever; asked again, it gives the same bytes "

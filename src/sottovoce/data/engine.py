@@ -92,6 +92,11 @@ class TextFormat:
     encoding: str | None = None
     decimal: str = "."
 
+    @classmethod
+    def of_options(cls, delimiter: str | None, encoding: str | None, decimal: str) -> TextFormat:
+        """Returns the format in which the word "tab" stands for the sign."""
+        return cls("\t" if delimiter in ("tab", "\\t") else delimiter, encoding, decimal)
+
     def __post_init__(self) -> None:
         delimiter = self.delimiter
         decimal = self.decimal

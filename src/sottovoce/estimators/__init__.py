@@ -184,7 +184,7 @@ class Question:
         Parameters
         ----------
         options :
-            ``TableOptions``, whose methods say what each kind of question reads.
+            ``DataSource``, whose methods say what each kind of question reads.
         """
         if self.reads == "column":
             return options.complete()

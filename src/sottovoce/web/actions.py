@@ -28,13 +28,13 @@ from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
-from sottovoce.estimator import Estimator
+from sottovoce.estimator import Estimator, make_estimator
 from sottovoce.estimators import list_questions
 from sottovoce.ledger import Entry
 from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
-from sottovoce.session import Session, make_estimator, release_from_table
+from sottovoce.session import Session, release_from_table
 from sottovoce.web.question_form import ONE_EACH
 from sottovoce.web.uploads import save_table
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
