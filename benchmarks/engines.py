@@ -38,8 +38,7 @@ from threadpoolctl import threadpool_limits
 from timing import console, verdict
 
 from sottovoce.data.encoding import Feature, Recoding
-from sottovoce.data.engine import count_threads, get_engine
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import GroupLookup, count_threads, get_engine
 from sottovoce.data.readers import ColumnReader, Label
 from sottovoce.data.regression_kernels import Products
 

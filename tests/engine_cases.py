@@ -23,8 +23,8 @@ import pytest
 from sottovoce.budgets import Budgets
 from sottovoce.data.census import take_census
 from sottovoce.data.encoding import GRID_BITS, Feature, Recoding, UnitBall
-from sottovoce.data.engine import Kernel
-from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
+from sottovoce.data.engine import GroupLookup, Kernel
+from sottovoce.data.kernels import WeightedHistogram, WeightedSum
 from sottovoce.data.loss_kernels import LogisticTerms
 from sottovoce.data.readers import ClassLabel, ColumnReader, Label, UnitBallReader
 from sottovoce.data.regression_kernels import (

@@ -393,12 +393,14 @@ def _objects_to_floats(array: Array) -> Array:
 
 def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
     encoded = _encode_dictionary(array)
-    if encoded is None or encoded.null_count or has_nameless(encoded.dictionary):
+    if encoded is None or encoded.null_count:
         raise invalid_names_error()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     people = encoded.dictionary.take(pa.array(order)).to_numpy(zero_copy_only=False)
+    if len(people) and isinstance(people[0], str | bytes) and not people[0]:
+        raise invalid_names_error()  # empty text comes first in any order
     return people, rank[encoded.indices.to_numpy()]
 
 
@@ -414,27 +416,6 @@ def _encode_dictionary(array: Array) -> Any:
     ):  # among them text that is not Unicode
         return None
     return encoded
-
-
-def has_nameless(names: Any) -> bool:
-    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is
-    not Unicode.
-    """
-    if pa.types.is_dictionary(names.type):
-        names = names.dictionary_decode()
-    names.validate(full=True)
-    if names.null_count:
-        return True
-    text = any(
-        kind(names.type)
-        for kind in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
-    return text and bool(pc.any(pc.equal(pc.binary_length(names), 0)).as_py())
 
 
 def refuse_nameless(people: Sequence[Any]) -> None:

@@ -35,8 +35,8 @@ from sottovoce.arrays import (
 )
 from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, Watch, get_default_engine, is_external_table
-from sottovoce.data.kernels import GroupLookup, HasInvalidValues, invalid_values_error
+from sottovoce.data.engine import Dataset, GroupLookup, Watch, get_default_engine, is_external_table
+from sottovoce.data.kernels import HasInvalidValues, invalid_values_error
 from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, HasInvalidRows, Label, Reader
 from sottovoce.data.source import DataSource, is_rows_marker, owners_missing_error
 from sottovoce.errors import (

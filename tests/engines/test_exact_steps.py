@@ -20,8 +20,8 @@ import sottovoce as sv
 from seams import seeded
 from sottovoce.data import engine, loss_kernels, regression_kernels
 from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.engine import GroupLookup
 from sottovoce.data.engines import arrow
-from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.loss_kernels import HuberTerms, LogisticTerms, round_to_grid
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label, UnitBallReader
 from sottovoce.data.regression_kernels import ResidualHistogram

@@ -15,9 +15,9 @@ import pytest
 
 from sottovoce.data import engine
 from sottovoce.data.census import take_census
-from sottovoce.data.engine import get_engine
+from sottovoce.data.engine import GroupLookup, get_engine
 from sottovoce.data.engines import arrow
-from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
+from sottovoce.data.kernels import WeightedHistogram, WeightedSum
 from sottovoce.noise.grid import Grid
 
 N = 3000

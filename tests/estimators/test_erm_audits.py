@@ -29,8 +29,7 @@ from sottovoce.accounting.renyi import gaussian_delta
 from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.data import regression_kernels
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, get_default_engine
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
 from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, Label
 from sottovoce.data.regression_kernels import clip_gradients
 from sottovoce.estimators import erm as erm_module

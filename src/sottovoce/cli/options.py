@@ -429,7 +429,7 @@ class _GrantCollector:
         return []
 
     def __call__(self, batch: Any) -> list[Any]:
-        from sottovoce.data.kernels import as_floats
+        from sottovoce.data.engine import as_floats
 
         person, amount = (batch.column(name) for name in self.columns)
         return [(_read_names(person), as_floats(amount).tolist())]

@@ -309,7 +309,7 @@ class ReleasedModel:
     def _read_features(self, batch: Any) -> Floats:
         import numpy as np
 
-        from sottovoce.data.kernels import as_floats
+        from sottovoce.data.engine import as_floats
         from sottovoce.data.readers import number_levels
 
         raw = np.empty((len(batch), len(self.recoding.features)))

@@ -17,16 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce import units
-from sottovoce.arrays import Array, has_nameless
+from sottovoce.arrays import Array
 from sottovoce.budgets import read_amounts_by_person
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Engine,
+    GroupLookup,
+    NameIndex,
     TextFormat,
+    as_array,
+    has_nameless,
     open_engine,
     require_columns,
 )
-from sottovoce.data.kernels import GroupLookup, NameIndex, as_array
 from sottovoce.errors import (
     DuplicatePeople,
     InvalidParameter,

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import GroupLookup
 from sottovoce.data.readers import ClassLabel, Label, Reader
 from sottovoce.errors import ReleaseFailed
 

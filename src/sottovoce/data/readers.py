@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from sottovoce.arrays import Floats
 from sottovoce.data.encoding import Recoding, UnitBall
-from sottovoce.data.kernels import GroupLookup, as_floats, invalid_values_error
+from sottovoce.data.engine import GroupLookup, as_floats
+from sottovoce.data.kernels import invalid_values_error
 from sottovoce.errors import InvalidData
 from sottovoce.schema import Classes, undeclared_class_error
 

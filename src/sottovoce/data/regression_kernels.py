@@ -35,8 +35,7 @@ from scipy.sparse import csr_array
 
 from sottovoce.arrays import Array, Floats, Integers
 from sottovoce.budgets import BudgetGroups
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.data.loss_kernels import PIECE, compute_predictions, round_to_grid
 from sottovoce.data.readers import ClassLabel, Label, Reader
 from sottovoce.errors import InvalidBudget

@@ -32,6 +32,7 @@ from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Dataset,
     Engine,
+    GroupLookup,
     TextFormat,
     Watch,
     get_table_label,
@@ -40,7 +41,6 @@ from sottovoce.data.engine import (
     read_columns,
     require_columns,
 )
-from sottovoce.data.kernels import GroupLookup
 from sottovoce.data.readers import ClassLabel, ColumnReader, Label
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingColumn
 from sottovoce.schema import (

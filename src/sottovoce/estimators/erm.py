@@ -36,8 +36,7 @@ from sottovoce.arrays import (
 )
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, get_default_engine
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
 from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
 from sottovoce.data.regression_kernels import MOST_COLUMNS
 from sottovoce.data.source import DataSource, describe_rows

@@ -55,8 +55,7 @@ from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data import regression_kernels
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.errors import InvalidBudget
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import integer, selection

@@ -37,8 +37,15 @@ from sottovoce.arrays import (
     to_numbers,
 )
 from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
-from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
-from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
+from sottovoce.data.engine import (
+    Dataset,
+    GroupLookup,
+    as_array,
+    as_floats,
+    get_default_engine,
+    get_table_label,
+)
+from sottovoce.data.kernels import PIECE_ROWS, exact_dot
 from sottovoce.data.readers import Label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import (

@@ -60,8 +60,7 @@ from sottovoce.accounting import kappa
 from sottovoce.arrays import Floats, check_same_length, to_matrix
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.encoding import GRID_BITS, Recoding, UnitBall
-from sottovoce.data.engine import Dataset, Engine, get_default_engine
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, Engine, GroupLookup, get_default_engine
 from sottovoce.data.loss_kernels import LogisticTerms, RowBlock
 from sottovoce.data.readers import MATRIX_COLUMN, UnitBallReader
 from sottovoce.data.regression_kernels import has_usable_budget

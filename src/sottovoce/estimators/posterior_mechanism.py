@@ -65,8 +65,7 @@ from sottovoce.accounting.renyi import zcdp_epsilon
 from sottovoce.arrays import Array, Floats
 from sottovoce.budgets import BudgetGroups
 from sottovoce.data.encoding import Feature, Recoding, UnitBall, make_contrasts
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.data.loss_kernels import BLOCK, PIECE, to_whole
 from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.errors import BudgetExceeded, InvalidBudget, InvalidParameter, WeakRegularisation

@@ -42,7 +42,7 @@ from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_bal
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
     from sottovoce.budgets import Budgets
-    from sottovoce.data.kernels import GroupLookup
+    from sottovoce.data.engine import GroupLookup
     from sottovoce.plan import Plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
