@@ -34,7 +34,7 @@ from sottovoce.data.regression_kernels import (
     RowSums,
     SumsByPerson,
 )
-from sottovoce.noise.grid import Grid
+from sottovoce.noise.source import Grid
 from sottovoce.schema import Classes
 from sottovoce.solvers.losses import get_loss
 

@@ -39,7 +39,7 @@ from sottovoce.estimators import (
     ridge_output,
 )
 from sottovoce.noise import continuous, source
-from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.source import AnswerGrid
 
 SOURCES = Path(sv.__file__).parent
 #: So many uniform numbers are tried on either side of the one that is looked for; fewer where each

@@ -30,7 +30,7 @@ from sottovoce.estimators import erm as erm_module
 from sottovoce.estimators import logistic_mechanism
 from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
 from sottovoce.estimators.posterior_mechanism import Gram
-from sottovoce.noise.grid import Grid
+from sottovoce.noise.source import Grid
 from sottovoce.schema import Classes
 from sottovoce.solvers import losses, newton
 

@@ -29,7 +29,7 @@ from sottovoce.data import engine
 from sottovoce.data.census import take_census
 from sottovoce.data.engine import GroupLookup, get_engine, open_engine
 from sottovoce.data.kernels import WeightedSum
-from sottovoce.noise.grid import Grid
+from sottovoce.noise.source import Grid
 
 TABLE = cases.rows()
 KINDS = ("arrow", "duckdb", "dask", "spark")

@@ -33,7 +33,7 @@ from sottovoce.audit import inputs, leverages
 from sottovoce.audit.confidential import ConfidentialArray, ConfidentialObject, confidential_error
 from sottovoce.audit.inputs import make_row, split_record
 from sottovoce.errors import InvalidParameter
-from sottovoce.noise import integer
+from sottovoce.noise import source
 from sottovoce.release import Release
 from sottovoce.schema import is_between
 from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
@@ -409,7 +409,7 @@ def histogram(
     counts = np.histogram(np.clip(values, cuts[0], cuts[-1]), cuts)[0]
     noisy = (
         int(count) + noise
-        for count, noise in zip(counts, integer.draw_laplace(scale, len(counts)), strict=True)
+        for count, noise in zip(counts, source.draw_laplace(scale, len(counts)), strict=True)
     )
     return PublicHistogram(tuple(cuts.tolist()), tuple(noisy), float(epsilon), neighbours, scale)
 

@@ -71,7 +71,7 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.noise.selection import RATE_BITS
+from sottovoce.noise.source import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of

@@ -58,8 +58,8 @@ from sottovoce.errors import (
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
 from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import integer
-from sottovoce.noise.grid import Grid, exponent_below, power_of_two
+from sottovoce.noise import source
+from sottovoce.noise.source import Grid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -727,7 +727,7 @@ def draw_noisy_values(plan: Plan, statistic: NDArray[Any]) -> list[float]:
     step = power_of_two(grid.answer_exponent)
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
     base = multiply_exactly(grid.map, np.ones(grid.map.shape[1]))
-    noise = integer.draw_laplace(plan.noise["integer_scale"], len(statistic))
+    noise = source.draw_laplace(plan.noise["integer_scale"], len(statistic))
     answers = []
     for lows, S, z in zip(base, statistic, noise, strict=True):
         moved = (((int(S) >> grid.shift) + z) << grid.shift) + middle

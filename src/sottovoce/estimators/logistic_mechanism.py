@@ -66,7 +66,7 @@ from sottovoce.data.readers import MATRIX_COLUMN, UnitBallReader
 from sottovoce.data.regression_kernels import has_usable_budget
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous
-from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.source import AnswerGrid
 from sottovoce.plan import ASSOCIATION, ExpectedError, measure_inequality
 from sottovoce.schema import Classes, is_between
 from sottovoce.solvers import newton

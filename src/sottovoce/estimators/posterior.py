@@ -36,8 +36,7 @@ from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, descri
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise.grid import AnswerGrid
-from sottovoce.noise.source import Reals
+from sottovoce.noise.source import AnswerGrid, Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
 from sottovoce.schema import (

@@ -70,8 +70,7 @@ from sottovoce.data.loss_kernels import BLOCK, PIECE, to_whole
 from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.errors import BudgetExceeded, InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous, source
-from sottovoce.noise.grid import ANSWER_BITS
-from sottovoce.noise.source import Reals
+from sottovoce.noise.source import ANSWER_BITS, Reals
 from sottovoce.schema import Interval
 from sottovoce.weights import Weights
 

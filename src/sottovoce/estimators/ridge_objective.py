@@ -53,8 +53,8 @@ from sottovoce.estimators.ridge_errors import (
     split_error,
 )
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import continuous, selection
-from sottovoce.noise.grid import AnswerGrid, Grid
+from sottovoce.noise import continuous, source
+from sottovoce.noise.source import AnswerGrid, Grid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.schema import Interval
 from sottovoce.solvers import losses, newton
@@ -217,7 +217,7 @@ class StagedFit:
         ]
         target = round(quantile * weights.total)
         scores = np.array([abs(f - target) for f in fullest], dtype=np.int64)
-        return float(candidates[selection.permute_and_flip(scores, 2 * weights.loudest)])
+        return float(candidates[source.permute_and_flip(scores, 2 * weights.loudest)])
 
     def constant(self, share: float, threshold: float, size: float, centre: Floats) -> Floats:
         """Fits the intercept alone; the answer is clipped to the label's range, which is free."""
