@@ -28,9 +28,8 @@ from sottovoce.accounting import subsampled
 from sottovoce.accounting.renyi import gaussian_delta
 from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.data import regression_kernels
-from sottovoce.data.encoding import Recoding
+from sottovoce.data.encoding import MATRIX_COLUMN, EncodedReader, Label, Recoding
 from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
-from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, Label
 from sottovoce.data.regression_kernels import clip_gradients
 from sottovoce.estimators import erm as erm_module
 from sottovoce.estimators import erm_mechanism

@@ -15,9 +15,10 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import units
+from sottovoce.data import loss_kernels
 from sottovoce.estimators import ridge_errors, ridge_objective, ridge_output, ridge_statistics
 from sottovoce.noise import continuous
-from sottovoce.solvers import losses, newton
+from sottovoce.solvers import newton
 
 P = 4
 BOUNDS = sv.Bounds(features=(np.zeros(P), np.ones(P)), label=(-1, 1))
@@ -438,9 +439,7 @@ def test_rows_counted_instead_of_people_are_caught(monkeypatch):
 
 
 def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
-    monkeypatch.setattr(
-        ridge_objective.losses, "SoftHuber", lambda tau, H: losses.ClassicHuber(tau)
-    )
+    monkeypatch.setattr(ridge_objective, "SoftHuber", lambda tau, H: loss_kernels.ClassicHuber(tau))
     people = ONE_ROW
     n = 30
     first = np.ones(n)

@@ -102,8 +102,7 @@ def audit_from_table(
     from sottovoce.accounting.profiles import check_delta
     from sottovoce.audit import inputs
     from sottovoce.audit.instance_losses import PerInstance
-    from sottovoce.data.encoding import Recoding
-    from sottovoce.data.readers import Label
+    from sottovoce.data.encoding import Label, Recoding
     from sottovoce.data.source import describe_rows
 
     level = float(check_delta(delta))

@@ -309,8 +309,8 @@ class ReleasedModel:
     def _read_features(self, batch: Any) -> Floats:
         import numpy as np
 
+        from sottovoce.data.encoding import number_levels
         from sottovoce.data.engine import as_floats
-        from sottovoce.data.readers import number_levels
 
         raw = np.empty((len(batch), len(self.recoding.features)))
         for j, feature in enumerate(self.recoding.features):

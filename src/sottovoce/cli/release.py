@@ -471,7 +471,7 @@ def _refuse_gaps(said: DataSource, features: Any) -> None:
 def _read_classes(said: DataSource, table: Any) -> list[str]:
     import numpy as np
 
-    from sottovoce.data.readers import number_levels
+    from sottovoce.data.encoding import number_levels
     from sottovoce.schema import Classes, undeclared_class_error
 
     classes: Classes = said.classes  # type: ignore[assignment]

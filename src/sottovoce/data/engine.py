@@ -325,8 +325,8 @@ class Dataset:
     engine: Engine
     value: str
     owner: GroupLookup
-    features: Any = None  # a readers.Reader, for regressions
-    label: Any = None  # a readers.Label, for regressions
+    features: Any = None  # an encoding.Reader, for regressions
+    label: Any = None  # an encoding.Label, for regressions
     subject: Subject = field(default_factory=Subject)  # what people call it
     budgets: Budgets | None = None  # None until people are counted
     # False where nobody was asked for a budget: what a release costs is then what it promises

@@ -27,7 +27,7 @@ from sottovoce.arrays import (
 from sottovoce.budgets import Budgets, refuse_another_order, series_to_mapping
 from sottovoce.data.budget_table import Grants
 from sottovoce.data.census import scale_budgets, take_census
-from sottovoce.data.encoding import Recoding
+from sottovoce.data.encoding import ClassLabel, ColumnReader, Label, Recoding
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Dataset,
@@ -41,7 +41,6 @@ from sottovoce.data.engine import (
     read_columns,
     require_columns,
 )
-from sottovoce.data.readers import ClassLabel, ColumnReader, Label
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingColumn
 from sottovoce.schema import (
     Bounds,

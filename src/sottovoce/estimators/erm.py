@@ -35,28 +35,25 @@ from sottovoce.arrays import (
     to_numbers,
 )
 from sottovoce.budgets import BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding
+from sottovoce.data.encoding import (
+    KIND,
+    MATRIX_COLUMN,
+    VALUE,
+    ClassLabel,
+    EncodedReader,
+    Label,
+    Recoding,
+    count_declared_columns,
+    describe_model,
+    make_label,
+)
 from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
-from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
 from sottovoce.data.regression_kernels import MOST_COLUMNS
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimator import (
-    KIND,
-    VALUE,
-    count_declared_columns,
-    make_budgets,
-    make_label,
-    make_release,
-)
+from sottovoce.estimator import make_budgets, make_release
 from sottovoce.estimators import erm_mechanism
-from sottovoce.estimators.base import (
-    LoadableEstimator,
-    ModelEstimator,
-    describe_model,
-    get_owners,
-    predict_linear,
-)
+from sottovoce.estimators.base import LoadableEstimator, ModelEstimator, get_owners, predict_linear
 from sottovoce.estimators.erm_mechanism import (
     PERSON,
     Accountant,

@@ -37,6 +37,7 @@ from sottovoce.arrays import (
     to_numbers,
 )
 from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
+from sottovoce.data.encoding import Label
 from sottovoce.data.engine import (
     Dataset,
     GroupLookup,
@@ -46,7 +47,6 @@ from sottovoce.data.engine import (
     get_table_label,
 )
 from sottovoce.data.kernels import PIECE_ROWS, exact_dot
-from sottovoce.data.readers import Label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBounds,
@@ -55,7 +55,7 @@ from sottovoce.errors import (
     InvalidParameter,
     MissingValues,
 )
-from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
+from sottovoce.estimator import make_budgets, make_release, read_source
 from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
@@ -67,6 +67,7 @@ from sottovoce.schema import (
     Interval,
     Schema,
     check_flag,
+    check_missing_constant,
     is_between,
     is_one_of,
     to_interval,

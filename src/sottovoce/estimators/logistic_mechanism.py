@@ -58,12 +58,10 @@ from scipy.special import expit, gammaincinv, ndtr, ndtri
 from sottovoce import units
 from sottovoce.accounting import kappa
 from sottovoce.arrays import Floats, check_same_length, to_matrix
-from sottovoce.budgets import BudgetGroups, Budgets
-from sottovoce.data.encoding import GRID_BITS, Recoding, UnitBall
+from sottovoce.budgets import BudgetGroups, Budgets, has_usable_budget
+from sottovoce.data.encoding import GRID_BITS, MATRIX_COLUMN, Recoding, UnitBall, UnitBallReader
 from sottovoce.data.engine import Dataset, Engine, GroupLookup, get_default_engine
 from sottovoce.data.loss_kernels import LogisticTerms, RowBlock
-from sottovoce.data.readers import MATRIX_COLUMN, UnitBallReader
-from sottovoce.data.regression_kernels import has_usable_budget
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous
 from sottovoce.noise.source import AnswerGrid

@@ -25,14 +25,20 @@ import numpy as np
 from sottovoce import units
 from sottovoce.arrays import ColumnLike, Floats, TableLike, check_same_length, to_matrix, to_numbers
 from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.encoding import (
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+    count_declared_columns,
+    describe_model,
+    make_label,
+)
 from sottovoce.data.engine import Dataset
-from sottovoce.data.readers import UnitBallReader
 from sottovoce.data.source import find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimator import count_declared_columns, load_matrix, make_budgets, make_label
+from sottovoce.estimator import load_matrix, make_budgets
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee

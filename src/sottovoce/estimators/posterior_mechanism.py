@@ -64,10 +64,17 @@ from sottovoce.accounting import profiles, renyi
 from sottovoce.accounting.renyi import zcdp_epsilon
 from sottovoce.arrays import Array, Floats
 from sottovoce.budgets import BudgetGroups
-from sottovoce.data.encoding import Feature, Recoding, UnitBall, make_contrasts
+from sottovoce.data.encoding import (
+    Feature,
+    Label,
+    Reader,
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+    make_contrasts,
+)
 from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.data.loss_kernels import BLOCK, PIECE, to_whole
-from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.errors import BudgetExceeded, InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous, source
 from sottovoce.noise.source import ANSWER_BITS, Reals

@@ -31,12 +31,10 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.arrays import Floats
-from sottovoce.budgets import BudgetGroups, Budgets
-from sottovoce.data.encoding import Recoding
+from sottovoce.budgets import BudgetGroups, Budgets, has_usable_budget
+from sottovoce.data.encoding import EmptyReader, Reader, Recoding
 from sottovoce.data.engine import Dataset
-from sottovoce.data.loss_kernels import HuberTerms
-from sottovoce.data.readers import EmptyReader, Reader
-from sottovoce.data.regression_kernels import ResidualHistogram, has_usable_budget
+from sottovoce.data.loss_kernels import ClassicHuber, HuberTerms, ResidualHistogram, SoftHuber
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.ridge_errors import (
     EXPLAINED,
@@ -57,7 +55,7 @@ from sottovoce.noise import continuous, source
 from sottovoce.noise.source import AnswerGrid, Grid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.schema import Interval
-from sottovoce.solvers import losses, newton
+from sottovoce.solvers import newton
 from sottovoce.weights import Weights
 
 if TYPE_CHECKING:
@@ -245,9 +243,9 @@ class StagedFit:
             (row_weights * self.budgets.kinds.rows * self.budgets.kinds.people).sum()
         )  # Σv over all rows
         if self.loss == "soft":
-            loss: losses.SoftHuber | losses.ClassicHuber = losses.SoftHuber(tau, H)
+            loss: SoftHuber | ClassicHuber = SoftHuber(tau, H)
         else:
-            loss = losses.ClassicHuber(tau)
+            loss = ClassicHuber(tau)
         problem = newton.Problem(
             terms=self._make_terms(reader, row_weights, loss),
             ridge=ridge,
