@@ -8,6 +8,7 @@ comes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Protocol
@@ -22,6 +23,11 @@ from sottovoce.errors import MissingColumn, UnequalLengths, UnknownPeople, Wrong
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+#: What a spreadsheet may take for a formula, also behind apostrophes: the one that is put before it
+#: can always be taken off again.
+FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
+#: What is a plain number after all.
+NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 #: The arguments of columns that a sentence calls otherwise.
 PARAMETERS = {"values": "y", "labels": "y", "features": "X", "public labels": "public"}
 
@@ -467,3 +473,21 @@ def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:
     raise UnequalLengths(
         "Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row."
     )
+
+
+def guard_formula(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: with one apostrophe more, where it
+    begins like one.
+    """
+    if re.match(FORMULA_PATTERN, text) and not re.fullmatch(NUMBER_PATTERN, text):
+        return f"'{text}"
+    return text
+
+
+def guard_formulas(column: Any) -> Any:
+    """Return a column of text of which no spreadsheet takes a cell for a formula."""
+    risky = pc.and_(
+        pc.match_substring_regex(column, FORMULA_PATTERN),
+        pc.invert(pc.match_substring_regex(column, NUMBER_PATTERN)),
+    )
+    return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)

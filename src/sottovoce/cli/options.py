@@ -491,7 +491,7 @@ def _strip_guard(name: str) -> str:
     """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a
     formula.
     """
-    from sottovoce.data.files import guard_formula
+    from sottovoce.arrays import guard_formula
 
     if name.startswith("'") and guard_formula(name[1:]) == name:
         return name[1:]

@@ -168,7 +168,7 @@ def copy_as_text(column: Any) -> Any:
     """
     import pyarrow as pa
 
-    from sottovoce.data.files import guard_formulas
+    from sottovoce.arrays import guard_formulas
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -38,7 +38,7 @@ from starlette.routing import Route
 
 from sottovoce.audit import audit_from_table
 from sottovoce.data.engine import get_table_label
-from sottovoce.data.files import is_text, list_files, read_header
+from sottovoce.data.engines.arrow import is_text, list_files, read_header
 from sottovoce.data.source import DataSource
 from sottovoce.errors import BudgetExceeded, SottovoceError
 from sottovoce.estimators import is_audited, list_questions
