@@ -134,7 +134,7 @@ MODULES = {
     "private": "private_files",
     "question": "estimator",
     "recoding": "data.encoding",
-    "rounding": "wording",
+    "rounding": "units",
     "solvers.accounting": "accounting.subsampled",
     "solvers.entries": "solvers.interior_point",
     "solvers.groups": "solvers.interior_point",

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from sottovoce import wording
+from sottovoce import units
 from sottovoce.accounting import profiles, renyi
 from sottovoce.arrays import ColumnLike, Floats, TableLike, to_doubles
 from sottovoce.audit import inputs, leverages
@@ -36,8 +36,8 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.noise import source
 from sottovoce.release import Release
 from sottovoce.schema import is_between
+from sottovoce.units import round_upward
 from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
-from sottovoce.wording import round_upward
 
 Neighbours = Literal["add or remove", "replace"]
 
@@ -80,7 +80,7 @@ class Mine:
             One paragraph.
         """
         if self.epsilon < 20:
-            factor = wording.format_odds(self.epsilon)
+            factor = units.format_odds(self.epsilon)
         else:
             factor = f"e^{round_upward(self.epsilon)}"
         lines = [

@@ -73,8 +73,8 @@ from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_in
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
+from sottovoce.units import format_number
 from sottovoce.weights import Weights, solve_row_weights
-from sottovoce.wording import format_number
 
 
 def _classifies(erm: ERM) -> bool:

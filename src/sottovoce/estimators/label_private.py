@@ -74,8 +74,8 @@ from sottovoce.schema import (
 )
 from sottovoce.solvers import label_map as solver
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
+from sottovoce.units import format_number
 from sottovoce.weights import Weights
-from sottovoce.wording import format_number
 
 VALUE = "value"
 PERSON = "person"

@@ -36,8 +36,8 @@ from sottovoce.plan import (
 )
 from sottovoce.release import Release
 from sottovoce.schema import BoundsLike, Schema
+from sottovoce.units import format_number
 from sottovoce.weights import Weights
-from sottovoce.wording import format_number
 
 #: Values are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
 MIN_BITS = 20
