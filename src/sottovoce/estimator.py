@@ -147,6 +147,11 @@ def plan_dataset(estimator: Estimator, dataset: Dataset) -> Plan:
     return estimator.plan_for(get_budgets(dataset), dataset)
 
 
+def plan_budgets(estimator: Estimator, budgets: Budgets) -> Plan:
+    """Returns the plan for these budgets, before there are rows."""
+    return estimator.plan_for(budgets)
+
+
 def get_budgets(dataset: Dataset) -> Budgets:
     """Returns the budgets of rows whose people were counted."""
     if dataset.budgets is None:

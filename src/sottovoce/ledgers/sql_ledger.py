@@ -496,7 +496,8 @@ class SqlLedger:
             raise unsigned_error()
         self._check_witness_heads()
         self._refuse_sealed()
-        self._witnesses.refuse_unreachable_majority("nothing was written by this attempt")
+        if self._witnesses.addresses:
+            self._witnesses.refuse_unreachable_majority("nothing was written by this attempt")
 
         def write_if_current(transaction: Transaction) -> Result:
             if not sql_reading.is_in_chain(transaction, self._last):
@@ -585,6 +586,9 @@ class SqlLedger:
 
     def _check_witness_heads(self) -> None:
         """Seals the books if a witness has a head of theirs that is not in them."""
+        if not self._witnesses.addresses:
+            self._witnesses.unreached = {}
+            return
         foreign = self._witnesses.collect_foreign_heads(self._find_foreign_heads)
         if foreign:
             self._foreign += foreign
