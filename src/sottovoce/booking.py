@@ -259,7 +259,7 @@ def plan_affordable(
         granted[lacking] = 0
         if not granted.any():
             raise BudgetExceeded(
-                "Nobody has as much left in the books as this release asks of them.",
+                "Nobody has as much left in the ledger as this release asks of them.",
                 f"The most that anybody here has left: {', '.join(most)}.",
                 "Ask for less, or for larger grants. Nobody was charged.",
                 parameter="epsilon",
@@ -405,7 +405,7 @@ def get_remaining(
     left = ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
     if not left.any():
         raise BudgetExceeded(
-            "Nobody has anything left in the books.",
+            "Nobody has anything left in the ledger.",
             f"This release is charged to the account {f'pure epsilon, {guarantee.neighbours}'!r}.",
             "Ask for larger grants. Nobody was charged.",
             parameter="epsilon",

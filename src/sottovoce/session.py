@@ -532,7 +532,7 @@ class Session:
         if known is None or known.release is None or Release.from_json(known.release) != release:
             raise InvalidRelease(
                 "A release is not what was published under its entry: it was changed.",
-                "The books hold the bytes that were published.",
+                "The ledger holds the bytes that were published.",
                 "Ask again under its key for these.",
                 parameter="releases",
             )

@@ -203,7 +203,7 @@ ARGUMENTS = {
     "grants": "GRANTS",
     "model": "MODEL",
     "names": "NAME",
-    "place": "BOOKS",
+    "place": "LEDGER",
     "release": "RELEASE",
     "releases": "RELEASE",
     "sellers": "SELLERS",

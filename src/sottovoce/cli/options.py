@@ -81,7 +81,7 @@ def refuse_open_password(address: str) -> None:
             "An address in the command line holds a password.",
             "Everybody on this machine can read command lines.",
             "Change the password, and keep the new one in PostgreSQL's file of passwords "
-            "(~/.pgpass); or set the whole address of the books as SOTTOVOCE_LEDGER.",
+            "(~/.pgpass); or set the whole address of the ledger as SOTTOVOCE_LEDGER.",
             parameter="ledger",
         )
 
@@ -155,20 +155,20 @@ Missing = Annotated[
 ]
 Key = Annotated[
     str | None,
-    typer.Option(help="The name of the release in the books: one key, one release, for ever."),
+    typer.Option(help="The name of the release in the ledger: one key, one release, for ever."),
 ]
 Ledger = Annotated[
     str | None,
     typer.Option(
-        metavar="BOOKS",
+        metavar="LEDGER",
         envvar="SOTTOVOCE_LEDGER",
-        help="The books: a file, sqlite:///… or postgresql://….",
+        help="The ledger: a file, sqlite:///… or postgresql://….",
     ),
 ]
 Keys = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", help="For books in PostgreSQL: the folder of their key and heads."
+        metavar="FOLDER", help="For a ledger in PostgreSQL: the folder of its key and heads."
     ),
 ]
 Short = Annotated[
@@ -273,7 +273,7 @@ class LedgerOptions:
 
         if key and not answer.key:
             raise InvalidParameter(
-                "A release from books has no key.",
+                "A release from a ledger has no key.",
                 "A key stands for one release, for ever; asked again, it gives the same bytes "
                 "and costs nothing.",
                 "Pass --key, such as --key mean-of-May.",
@@ -281,7 +281,7 @@ class LedgerOptions:
         if said.person is None:
             raise InvalidParameter(
                 "Rows do not say whose they are.",
-                "Accounts in the books belong to people.",
+                "Accounts in the ledger belong to people.",
                 "Pass --person-column, or name it in the schema.",
             )
 
@@ -306,21 +306,21 @@ def open_session(place: str | None, keys: Path | None, short: str = "leave-out")
 
     if place is None:
         raise InvalidParameter(
-            "No books are named.",
+            "No ledger is named.",
             "",
-            "Pass --ledger, or set SOTTOVOCE_LEDGER; `sottovoce ledger init` begins new books.",
+            "Pass --ledger, or set SOTTOVOCE_LEDGER; `sottovoce ledger init` begins a new ledger.",
         )
     refuse_open_password(place)
     how = parse_choice("--short", short, SHORT_POLICIES)
     session = Session(ledger=open_ledger(place, keys, begin=False), short=how)
     books = get_sql_ledger(session)
     if books.sealed:
-        echo(f"These books are sealed: {books.why_sealed}", stderr=True, style="yellow")
+        echo(f"This ledger is sealed: {books.why_sealed}", stderr=True, style="yellow")
     for name, why in books.unreached.items():
         echo(f"Not asked, because {why}: the witness {name}", stderr=True, style="yellow")
     if books.signed_from is None:
         echo(
-            "An earlier version wrote these books: `sottovoce ledger upgrade` before anything is "
+            "An earlier version wrote this ledger: `sottovoce ledger upgrade` before anything is "
             "written.",
             stderr=True,
         )
@@ -332,7 +332,7 @@ def get_sql_ledger(session: Session) -> SqlLedger:
     from sottovoce.ledgers.sql_ledger import SqlLedger
 
     if not isinstance(session.ledger, SqlLedger):
-        raise TypeError("only books in a database are opened here")
+        raise TypeError("only a ledger in a database is opened here")
     return session.ledger
 
 

@@ -242,7 +242,7 @@ def _read_common_options(
 
 NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
 REPEATED_KEY = (
-    "The key {key!r} is in the books: these are the bytes that were released under it, and nobody "
+    "The key {key!r} is in the ledger: these are the bytes that were released under it, and nobody "
     "was charged."
 )
 RESERVED = (
@@ -251,7 +251,7 @@ RESERVED = (
 )
 ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
 KEPT = (
-    "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
+    "The release is in the ledger: asking again under the key {key!r} gives it, and costs nothing."
 )
 
 
@@ -384,7 +384,7 @@ def _describe_charges(session: Session, key: str) -> str:
         now = session.ledger.find(key)
     except SottovoceError:  # books that are out of reach are a reason to stop, and to say so
         return (
-            f"The books cannot be asked about the key {key!r}. Ask again under the same key: it "
+            f"The ledger cannot be asked about the key {key!r}. Ask again under the same key: it "
             "is charged once."
         )
     if now is None:

@@ -323,7 +323,7 @@ class Posterior(LoadableEstimator, LinearRegressor):
         if is_between(self.delta, 0, LEAST_DELTA):
             raise InvalidParameter(
                 f"δ is smaller than {LEAST_DELTA:g}.",
-                "Books count δ in such units, and the finite precision of a sample is covered "
+                "A ledger counts δ in such units, and the finite precision of a sample is covered "
                 "from there on.",
                 f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
                 parameter="delta",

@@ -46,7 +46,7 @@ def open_ledger(
     raise UnsupportedLedger(
         "There is no ledger of this kind.",
         "An address begins with sqlite:/// or postgresql://.",
-        "Choose one of these, or None for books that end with the process.",
+        "Choose one of these, or None for a ledger that ends with the process.",
         parameter="ledger",
     )
 
