@@ -161,6 +161,21 @@ class Weights:
         """
         return self.loudest / self.total
 
+    def measure_people_concentration(self, kinds: BudgetGroups) -> float:
+        """Return Σ_l W_l²: rows of one person may all go the same way, so people vary.
+
+        Parameters
+        ----------
+        kinds : BudgetGroups
+            People with equal budgets and row counts.
+
+        Returns
+        -------
+        float
+            1 over the number of people where all weigh the same, and more elsewhere.
+        """
+        return float(np.sum((self.person / self.total) ** 2 * kinds.people))
+
     @classmethod
     def solve(cls, kinds: BudgetGroups, A: float) -> Weights:
         """Solve for the optimal weights, and round them to integers.
