@@ -270,6 +270,21 @@ class Weights:
             kinds, solve_row_weights(epsilon, kinds.rows, kinds.people, A, B)
         )
 
+    def with_grants(self, kinds: BudgetGroups) -> Weights:
+        """Return the same weights of rows under other grants; who grants nothing weighs nothing.
+
+        Parameters
+        ----------
+        kinds : BudgetGroups
+            The same people, with what they grant now.
+
+        Returns
+        -------
+        Weights
+            The weights, with the charges that follow from these grants.
+        """
+        return Weights.from_integers(kinds, np.where(kinds.epsilon > 0, self.row, 0))
+
     @classmethod
     def from_row_weights(cls, kinds: BudgetGroups, weights: Floats) -> Weights:
         """Round weights of rows down to whole numbers of all the bits there are.
