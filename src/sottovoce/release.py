@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import InvalidRelease
+from sottovoce.intervals import Intervals
 from sottovoce.plan import Plan, describe_currency
 from sottovoce.schema import Subject
 from sottovoce.units import format_number, format_odds, round_to_error
@@ -39,7 +40,7 @@ from sottovoce.wording import (
 FORMAT = "sottovoce.release/1"
 #: Fields that a release of this format may lack: those of earlier versions do, and data in memory
 #: may have no names.
-OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator")
+OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator", "intervals", "bought")
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,16 @@ class Release:
     units: dict[str, str] | None = None  # declared units, by column
     date: str | None = None  # when it was made, in UTC
     estimator: dict[str, Any] | None = None  # the class that made it, and the bounds it was given
+    intervals: dict[str, Any] | None = None  # at one level, as Intervals.to_dict has them
+    bought: dict[str, Any] | None = None  # what was released besides, for the interval
 
     @classmethod
-    def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
+    def of(
+        cls,
+        plan: Plan,
+        value: float | list[float] | dict[str, Any],
+        bought: dict[str, Any] | None = None,
+    ) -> Release:
         """Return the release of a noisy value under its plan.
 
         Parameters
@@ -108,6 +116,8 @@ class Release:
             The plan.
         value : float | list[float] | dict[str, Any]
             What is published: noisy, and on the plan's grid.
+        bought : dict[str, Any], optional
+            What a share of everybody's budget bought besides, for the interval; noisy too.
 
         Returns
         -------
@@ -127,6 +137,7 @@ class Release:
             certificate=Certificate.of(plan),
             error_unit=plan.error_unit,
             error_parts=plan.error_parts,
+            bought=bought,
         )
 
     def with_subject(self, subject: Subject, date: str) -> Release:
@@ -527,8 +538,8 @@ def format_date(date: str) -> str:
 
 
 def _refuse_wrong_kinds(release: Release) -> None:
-    """Raises unless names, units and date are text, and the estimator is described, or are not
-    there.
+    """Raises unless names, units and date are text, and estimator and intervals are described, or
+    are not there.
     """
     words = [
         release.column,
@@ -539,8 +550,10 @@ def _refuse_wrong_kinds(release: Release) -> None:
     ]
     if not all(word is None or isinstance(word, str) for word in words):
         raise ValueError
-    if not isinstance(release.estimator, dict | None):
+    if not all(isinstance(part, dict | None) for part in (release.estimator, release.bought)):
         raise ValueError
+    if release.intervals is not None:
+        Intervals.from_dict(release.intervals).pairs()
 
 
 @cache
