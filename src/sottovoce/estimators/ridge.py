@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import ColumnLike, to_matrix
+from sottovoce.arrays import ColumnLike, Floats, TableLike, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
@@ -22,6 +22,14 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import count_declared_columns, load_regression, make_label
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
+from sottovoce.estimators.model_intervals import (
+    Ends,
+    join_prediction_ends,
+    list_coefficient_functions,
+    list_prediction_functions,
+    name_ends,
+)
+from sottovoce.intervals import Intervals
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -49,6 +57,11 @@ class Method(Protocol):
     def fit_noisy_model(self, ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
         """Reads the rows and returns what may be published: at least theta, for recoded features
         and label.
+        """
+
+    def find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        """Returns the ends of the intervals of linear functions of theta, a row each, from the
+        release alone; or why there are none.
         """
 
 
@@ -194,6 +207,25 @@ class Ridge(LoadableEstimator, LinearRegressor):
                 parameter="method",
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        low, high = release.parameters["label"]
+        recoding = Recoding.from_dict(release.parameters["features"])
+        functions = list_coefficient_functions(recoding, (high - low) / 2)
+        ends = self._find_ends(release, functions, level)
+        return name_ends(recoding.names, ends, level, (low + high) / 2)
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        low, high = release.parameters["label"]
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        functions = list_prediction_functions(self._recoding, raw, (high - low) / 2)
+        return join_prediction_ends(self._find_ends(release, functions, level), (low + high) / 2)
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        method = METHODS[release.parameters["method"]]
+        return method.find_ends(release, functions, level)
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         label = make_label(self)

@@ -38,6 +38,7 @@ from sottovoce.data.loss_kernels import HuberTerms
 from sottovoce.data.readers import EmptyReader, Reader
 from sottovoce.data.regression_kernels import ResidualHistogram, has_usable_budget
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.model_intervals import Ends
 from sottovoce.estimators.ridge_errors import (
     EXPLAINED,
     FEATURE_MOMENTS,
@@ -56,6 +57,7 @@ from sottovoce.guarantee import Guarantee
 from sottovoce.noise import continuous, selection
 from sottovoce.noise.grid import AnswerGrid, Grid
 from sottovoce.plan import Plan, Theorem
+from sottovoce.release import Release
 from sottovoce.schema import Interval
 from sottovoce.solvers import losses, newton
 from sottovoce.weights import Weights
@@ -521,6 +523,11 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     fit = StagedFit(rows, plan.budgets, ridge.loss)
     theta = fit_in_stages(fit, parse_label_scale(ridge.label_scale, (high - low) / 2))
     return {"theta": plan.grid.nearest(theta)}
+
+
+def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
+    """Returns the ends of the intervals of these functions of θ; or why there are none."""
+    return "x"
 
 
 def parse_label_scale(label_scale: Any, half: float) -> float | None:
