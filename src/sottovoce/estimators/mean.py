@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy.special import gammainc
@@ -267,7 +268,7 @@ def compute_noise_scale(values: Grid, shift: int, scale: float, weights: Weights
     )  # in this order: the step may be as large as 1e290
 
 
-def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
+def draw_noisy_values(plan: Any, total: int, size: int = 1) -> list[float]:
     """Returns independent noisy means of the exact sum: multiples of the answer's step between the
     bounds.
     """

@@ -25,15 +25,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from sottovoce.arrays import Floats
 from sottovoce.data.encoding import Recoding
+from sottovoce.estimators.base import predict_linear
 from sottovoce.intervals import Intervals
 
-#: Of the probability to miss, so much is kept for bounds on what is not known (a variance, an
-#: eigenvalue).
-BOUNDS_PART = 0.1
 #: Rows may vary more where they count most: this many times the variance that rows of equal spread
 #: would give, the most for features spread evenly (their kurtosis).
 UNEQUAL_SPREAD = 1.8
@@ -64,6 +63,11 @@ class Ends:
     sampling_from: str
     of: str = LEAST_SQUARES
 
+    def with_known_intercept(self) -> Ends:
+        """The same, behind an intercept that is 0 by the model."""
+        parts = ([0.0, *part] for part in (self.low, self.high, self.noise, self.sampling))
+        return Ends(*map(np.array, parts), self.sampling_from, self.of)
+
 
 def compute_sum_half_width(level: float, scales: Any, deviation: float) -> float:
     """Returns x with P(|Σ L_k + G| ≤ x) = level, L_k of Laplace's law with these scales and G
@@ -81,24 +85,22 @@ def compute_sum_half_width(level: float, scales: Any, deviation: float) -> float
     unit = b[b > 0] / total
     logs = -np.log1p(np.square(np.outer(unit, t))).sum(axis=0) - (deviation / total * t) ** 2 / 2
     heights = np.exp(logs) / FREQUENCIES
-    low = 0.0
-    high = half
-    for _ in range(60):
-        middle = (low + high) / 2
-        inside = middle / half + 2 / math.pi * float(heights @ np.sin(t * middle))
-        if inside < level:
-            low = middle
-        else:
-            high = middle
-    return high * total
+
+    def exceeds(x: float) -> float:
+        return x / half + 2 / math.pi * float(heights @ np.sin(t * x)) - level
+
+    return total * float(brentq(exceeds, 0.0, half, xtol=1e-9))
 
 
-def split_level(level: float) -> tuple[float, float]:
-    """Returns the level of the interval itself, and the probability with which a bound that it
-    rests on may fail.
+def widen_variance(noisy: float, scale: float, level: float) -> float:
+    """Returns the variance to be used in the place of one that was released with Laplace noise of
+    this scale.
+
+    With so many scales more than what was released, intervals cover at least as often as those that
+    know the variance, whatever it is: what they lose where noise is negative, they gain where it is
+    not (docs/theory/intervals.md).
     """
-    missing = 1 - level
-    return 1 - (1 - BOUNDS_PART) * missing, BOUNDS_PART * missing
+    return max(noisy, 0.0) + scale * max(1.0, -math.log1p(-level) / 3)
 
 
 def list_coefficient_functions(recoding: Recoding, half: float) -> Floats:
@@ -114,12 +116,12 @@ def list_coefficient_functions(recoding: Recoding, half: float) -> Floats:
     return np.column_stack(columns)
 
 
-def list_prediction_functions(recoding: Recoding, raw: Floats, half: float) -> Floats:
-    """Returns the functions of θ, a row each, that are expected labels but for the middle of their
-    range.
+def list_prediction_functions(recoding: Recoding, raw: Floats, functions: Floats) -> Floats:
+    """Returns the functions of θ, a row each, that are expected labels, from those that are
+    intercept and coefficients.
     """
-    rows = recoding.encode(raw)
-    return half * np.column_stack([np.full(len(rows), 0.5), rows])
+    columns = [predict_linear(recoding, raw, own[0], own[1:]) for own in functions.T]
+    return np.column_stack(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +150,9 @@ class NoisyMoments:
         squares = self.square_factor * a[1:] * theta[1:]
         return self.scale * np.concatenate([products, squares, a])
 
-    def bound_residual_square(self, theta: Floats, failure: float) -> float:
-        """Returns what the mean squared residual is at most, unless with this probability; never
-        above 1, the square of half the range.
+    def widen_residual_square(self, theta: Floats, level: float) -> float:
+        """Returns the mean squared residual, widened for its noise; never above 1, the square of
+        half the range.
         """
         left = self.square - 2 * float(theta @ self.cross) + float(theta @ self.gram @ theta)
         i, k = np.triu_indices(len(theta), 1)
@@ -158,7 +160,10 @@ class NoisyMoments:
         sizes = self.scale * np.concatenate(
             [2 * theta[i] * theta[k], factor * theta[1:] ** 2, 2 * theta, [factor]]
         )
-        return min(max(left, 0.0) + self.find_half_width(1 - 2 * failure, sizes, 0.0), 1.0)
+        noise = float(np.linalg.norm(sizes))
+        if self.normal:
+            noise = noise / math.sqrt(2)
+        return min(widen_variance(left, noise, level), 1.0)
 
     def find_half_width(self, level: float, sizes: Floats, deviation: float) -> float:
         """Returns what the sum of such noises and of sampling stays below."""
@@ -175,9 +180,8 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
     that noise of the size it would have at cᵀθ* = t just reaches (Fieller 1954), among θ* the one
     that is nearest to θ̂.
     """
-    inner, failure = split_level(level)
     theta = moments.solution
-    left = moments.bound_residual_square(theta, failure)
+    left = moments.widen_residual_square(theta, level)
     sampling = UNEQUAL_SPREAD * left * moments.concentration
     inverse = np.linalg.inv(moments.gram)
     spread = inverse @ _sum_covariance(moments, theta, sampling) @ inverse
@@ -193,7 +197,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
         value = float(c @ theta)
         ends = [
             value
-            + sign * _find_reach(moments, a, theta, sign * along, deviation, inner)
+            + sign * _find_reach(moments, a, theta, sign * along, deviation, level)
             for sign in (-1, 1)
         ]
         found.append(
@@ -247,8 +251,8 @@ class EigenvalueBound:
     pull: float  # S has a covariance of at most this times M
     sampling_from: str
 
-    def find_ends(self, functions: Floats, level: float, inner: float) -> Ends:
-        """Returns the ends; ``inner`` is what is left of the level where ℓ may fail.
+    def find_ends(self, functions: Floats, level: float) -> Ends:
+        """Returns the ends.
 
         For M ⪰ ℓ and any x, cᵀM⁻¹x lies between (cᵀx ± |c||x|)/(2ℓ); M⁻¹HM⁻¹ is at most
         (1 + λ/ℓ)/ℓ.
@@ -256,8 +260,8 @@ class EigenvalueBound:
         length = np.linalg.norm(functions, axis=1)
         noise = length * math.sqrt((1 + self.ridge / self.least) / (self.least * self.gamma))
         sampling = length * math.sqrt(self.pull / self.least)
-        z, inside = (float(ndtri(0.5 + part / 2)) for part in (level, inner))
-        reach = inside * np.hypot(noise, sampling)
+        z = float(ndtri(0.5 + level / 2))
+        reach = z * np.hypot(noise, sampling)
         middle = functions @ self.theta
         back = self.ridge / (2 * self.least)
         size = length * float(np.linalg.norm(self.theta))

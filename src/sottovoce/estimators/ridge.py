@@ -220,7 +220,8 @@ class Ridge(LoadableEstimator, LinearRegressor):
     ) -> Floats | None:
         low, high = release.parameters["label"]
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        functions = list_prediction_functions(self._recoding, raw, (high - low) / 2)
+        coefficients = list_coefficient_functions(self._recoding, (high - low) / 2)
+        functions = list_prediction_functions(self._recoding, raw, coefficients)
         return join_prediction_ends(self._find_ends(release, functions, level), (low + high) / 2)
 
     def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
