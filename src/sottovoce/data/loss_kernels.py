@@ -121,6 +121,15 @@ class RowTerms(ABC):
             return (v, rows, labels)
         return (v[participating], rows[participating], labels[participating])
 
+    def measure(self, batch: Any, participating: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+        """Returns rows on their grid, and the pull and bend of each; only of rows that take
+        part.
+        """
+        rows = self._round_rows(self.reader.matrix(batch)[participating])
+        labels = self._read_labels(batch)[participating]
+        _, pull, bend = self._compute_losses(rows, labels)
+        return rows, pull, bend
+
     def sum_piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
         """Returns the sums over at most 2^13 rows."""
         rows = self._round_rows(rows)
@@ -293,6 +302,69 @@ class LogisticTerms(RowTerms):
 
     def _max_slope(self) -> float:
         return 1.0
+
+
+#: Bits of what is described of a row: sums of weights of two limbs of 13 bits stay below 2^53.
+SUM_BITS = 24
+SQUARE_BITS = 13
+WEIGHT_LIMB = 13
+
+
+@dataclass(frozen=True, eq=False)
+class BentSums:
+    """Exact Σ w·f over rows, or Σ w·ffᵀ, of what is described of each row by its entries, its pull
+    and its bend at a θ: numbers f within ±1.
+
+    Sums are made of whole multiples of 2⁻²⁴, nearest to f; squares of multiples of 2⁻¹³, towards
+    zero, which makes no row longer.
+    """
+
+    terms: RowTerms
+    weights: NDArray[np.int64]  # of one row, by kind, below 2^26
+    describe: Any  # (rows, pull, bend) → f, a row each
+    squared: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return self.terms.columns
+
+    def zero(self) -> Any:
+        """The sum over no rows."""
+        return 0
+
+    def __call__(self, batch: Any) -> Any:
+        """Returns the exact sums over the batch, as Python's integers."""
+        limbs: Any = 0
+        for at in range(0, len(batch), PIECE):
+            limbs = limbs + self._sum_piece(batch.slice(at, PIECE)).astype(np.int64)
+        if isinstance(limbs, int):
+            return 0
+        high, low = limbs.astype(object)
+        return (high << WEIGHT_LIMB) + low
+
+    def _sum_piece(self, batch: Any) -> Floats:
+        weights = self.weights[self.terms.owner.kinds(batch)]
+        participating = weights > 0
+        rows, pull, bend = self.terms.measure(batch, participating)
+        f = self.describe(rows, pull, bend)
+        if not np.isfinite(f).all():
+            raise ReleaseFailed()
+        whole = weights[participating]
+        limbs = [whole >> WEIGHT_LIMB, whole & (2**WEIGHT_LIMB - 1)]
+        if self.squared:
+            g = np.trunc(f * 2.0**SQUARE_BITS)
+            return np.array([(g.T @ (g * limb[:, None])).ravel() for limb in limbs])
+        g = np.rint(f * 2.0**SUM_BITS)
+        return np.array([limb.astype(np.float64) @ g for limb in limbs])
+
+    def to_fractions(self, total: Array) -> Array:
+        """Returns the sums over all rows in units of one."""
+        if self.squared:
+            unit = Fraction(1, 2 ** (2 * SQUARE_BITS))
+        else:
+            unit = Fraction(1, 2**SUM_BITS)
+        return np.array([int(one) * unit for one in total], dtype=object)
 
 
 def split_pieces(read: RowBlock) -> Iterator[RowBlock]:

@@ -34,7 +34,7 @@ from sottovoce.estimators.base import predict_linear
 from sottovoce.intervals import Intervals
 
 #: Rows may vary more where they count most: this many times the variance that rows of equal spread
-#: would give, the most for features spread evenly (their kurtosis).
+#: would give.
 UNEQUAL_SPREAD = 1.8
 #: What intervals cover where nothing else is said.
 LEAST_SQUARES = "the coefficients of least squares on the whole population"

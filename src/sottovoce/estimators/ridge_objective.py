@@ -38,6 +38,12 @@ from sottovoce.data.loss_kernels import HuberTerms
 from sottovoce.data.readers import EmptyReader, Reader
 from sottovoce.data.regression_kernels import ResidualHistogram, has_usable_budget
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.curvature import (
+    Equation,
+    Purchase,
+    choose_interval_share,
+    explain_too_little,
+)
 from sottovoce.estimators.model_intervals import Ends
 from sottovoce.estimators.ridge_errors import (
     EXPLAINED,
@@ -91,6 +97,10 @@ UNKNOWN_SIZE = 0.16
 LOCATION_THRESHOLD = 1 / 8
 
 
+#: The purpose of the stage that buys what intervals need.
+INTERVALS = "intervals"
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage: what it is for and its share of everybody's budget."""
@@ -109,6 +119,11 @@ class StagePlan:
     constant: float  # threshold of a constant-only answer, 0 if slopes are fitted
     expected: float  # the proxy, in units of the label's squared scale
     intercept_size: float
+
+    @property
+    def fits(self) -> tuple[Stage, ...]:
+        """The stages that lead to the answer; one that buys intervals comes after them."""
+        return tuple(part for part in self.parts if part.purpose != INTERVALS)
 
 
 @dataclass(frozen=True)
@@ -139,6 +154,17 @@ def choose_stages(totals: BudgetTotals, slopes: int, scale: float, left: float) 
     """Chooses what to do with the rest of the budget, from public numbers and the released scale
     alone.
     """
+    share = choose_interval_share(totals.total, slopes)
+    if slopes and share:
+        chosen = _choose_best_stages(totals, slopes, scale, left - share)
+        if chosen.slopes is not None:
+            return replace(chosen, parts=(*chosen.parts, Stage(INTERVALS, share)))
+    return _choose_best_stages(totals, slopes, scale, left)
+
+
+def _choose_best_stages(
+    totals: BudgetTotals, slopes: int, scale: float, left: float
+) -> StagePlan:
     location = max(30 / totals.total, 0.02)
     options = [_evaluate_stages(totals, slopes, scale, left, bought) for bought in (0.0, location)]
     return min(options, key=lambda option: option.expected)
@@ -236,6 +262,41 @@ class StagedFit:
         """Fits intercept and slopes."""
         return self._minimise_perturbed(share, threshold, choice, self.rows.features, centre)
 
+    def buy_equation(
+        self,
+        share: float,
+        fitted_share: float,
+        tau: float,
+        choice: StageParameters,
+        centre: Floats,
+        fitted: Floats,
+    ) -> Equation:
+        """Buys what intervals of a fit need, at what it released."""
+        p = self.rows.features.width
+        kinds = self.budgets.kinds
+        H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
+        row_weights, _ = self._compute_row_weights(fitted_share, H, p)
+        terms = HuberTerms(
+            reader=self.rows.features,
+            label=self.rows.label,
+            owner=self.rows.owner,
+            row_weights=row_weights,
+            loss=losses.SoftHuber(tau, H),
+            theta=fitted,
+        )
+        intercept, slope = compute_noise_moments(p, *choice.norm)
+        person = row_weights * kinds.rows
+        return Equation(
+            theta=fitted,
+            centre=centre,
+            ridge=np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)]),
+            noise=tau**2 * np.concatenate([[intercept], np.full(p, slope)]),
+            total=float(person @ kinds.people),
+            squares=float(person**2 @ kinds.people),
+            most_pull=tau,
+            bought=Purchase(self.rows, terms, kinds, share, tau).buy(),
+        )
+
     def _minimise_perturbed(
         self, share: float, tau: float, choice: StageParameters, reader: Reader, centre: Floats
     ) -> Floats:
@@ -316,7 +377,7 @@ def estimate_least_deviation(totals: BudgetTotals, slopes: int, chosen: StagePla
     """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j
     over Λ_j + V/4.
     """
-    share = chosen.parts[-1].share
+    share = chosen.fits[-1].share
     V = share * totals.total
     if chosen.slopes is None:
         constant = choose_constant_parameters(
@@ -357,16 +418,16 @@ def choose_small_budget_threshold(total: float) -> float:
     return max(0.2, total / 300)
 
 
-def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
-    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public
-    guess if given.
+def fit_in_stages(fit: StagedFit, scale: float | None) -> tuple[Floats, Equation | None]:
+    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1], and what intervals
+    follow from; ``scale`` is a public guess if given.
     """
     totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     centre = np.zeros(p + 1)
     if totals.total < CONSTANT_ONLY_BELOW:
         tau = choose_small_budget_threshold(totals.total)
-        return fit.constant(1.0, tau, max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2), centre)
+        return fit.constant(1.0, tau, max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2), centre), None
     left = 1.0
     if scale is None:
         share, quantile, factor = choose_scale_share(totals)
@@ -377,11 +438,14 @@ def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
     return run_stages(fit, choose_stages(totals, p, scale, left), centre)
 
 
-def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
+def run_stages(
+    fit: StagedFit, chosen: StagePlan, centre: Floats
+) -> tuple[Floats, Equation | None]:
     """Runs the rest of the recipe."""
     totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     scale = chosen.scale
+    equation = None
     for part in chosen.parts:
         if part.purpose == "location":
             centre = fit.constant(
@@ -392,6 +456,8 @@ def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
         elif part.purpose == "scale of residuals":
             candidates = list_halvings(scale, RESIDUAL_SCALES)
             scale = 0.965 * fit.scale(part.share, 0.7, candidates, centre, fit.rows.features)
+        elif part.purpose == INTERVALS:
+            equation = fit.buy_equation(part.share, *last)
         else:
             refit = len(chosen.parts) > 1 and part.purpose == "fit" and scale is not chosen.scale
             if refit:
@@ -400,6 +466,7 @@ def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
                 size = chosen.intercept_size
             choice = choose_for_share(totals, p, part.share, size)
             fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
+            last = (part.share, choice.threshold * scale, choice, centre, fitted)
             centre = shrink_slopes(
                 fitted,
                 centre,
@@ -408,7 +475,7 @@ def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
                 part.share * totals.total,
                 part.share**2 * totals.squares,
             )
-    return centre
+    return centre, equation
 
 
 def shrink_slopes(
@@ -521,13 +588,21 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
     fit = StagedFit(rows, plan.budgets, ridge.loss)
-    theta = fit_in_stages(fit, parse_label_scale(ridge.label_scale, (high - low) / 2))
-    return {"theta": plan.grid.nearest(theta)}
+    theta, equation = fit_in_stages(fit, parse_label_scale(ridge.label_scale, (high - low) / 2))
+    content: dict[str, Any] = {"theta": plan.grid.nearest(theta)}
+    if equation is not None:
+        content["equation"] = replace(equation, theta=plan.grid.nearest(equation.theta)).to_dict()
+    return content
 
 
 def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
     """Returns the ends of the intervals of these functions of θ; or why there are none."""
-    return "x"
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    if "equation" in value:
+        return Equation.from_dict(value["equation"]).find_ends(functions, level)
+    if release.parameters["loss"] == "huber":
+        return "Intervals are known for the soft loss alone."
+    return explain_too_little(functions.shape[1] - 1)
 
 
 def parse_label_scale(label_scale: Any, half: float) -> float | None:
@@ -587,7 +662,7 @@ def estimate_error_parts(
     little; a fit around a first one holds nothing back of the slopes, and its labels are what the
     first has left.
     """
-    last = chosen.parts[-1]
+    last = chosen.fits[-1]
     p = facts.slopes
     V = last.share * totals.total
     V2 = last.share**2 * totals.squares
@@ -604,7 +679,7 @@ def estimate_error_parts(
             V, V2, size, 1.0 if totals.total < CONSTANT_ONLY_BELOW else 2.0
         )
         terms = split_error(0, V, V2, size, 0.0, choice)
-    elif len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals":
+    elif len(chosen.fits) > 1 and chosen.fits[-2].purpose == "scale of residuals":
         unit *= math.sqrt(1 - EXPLAINED)
         choice = choose_for_share(totals, p, last.share, KNOWN_SIZE)
         terms = split_error(p, V, V2, 0.0, 0.0, choice)
