@@ -26,15 +26,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from scipy.optimize import brentq
+import numpy as np
 from scipy.special import erfcx, ndtr, ndtri
 
+from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
 
 #: The level of the interval that every release carries.
 LEVEL = 0.95
+
+#: Below this a deviation is none.
+TINY = 1e-12
+#: How often a range is halved to find a number in it.
+HALVINGS = 60
+MARGIN_HALVINGS = 14
+#: Into how many parts of equal probability a law is cut, and how many variances are tried.
+NODES = 800
+VARIANCES = 40
 
 #: A number, one for each quantile, or one by the name of a coefficient (of a classifier with
 #: several functions, by the name of the function first).
@@ -122,27 +133,99 @@ def _join_ends(low: Any, high: Any) -> Any:
 
 
 def compute_half_width(level: float, laplace: float, deviation: float) -> float:
-    """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent.
+    """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent."""
+    if laplace <= 0:
+        return deviation * float(ndtri(0.5 + level / 2))
+    return laplace * float(_find_half_widths(level, np.array([deviation / laplace]))[0])
 
-    P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the scale b, the
-    deviation s, z = x/s and r = s/b; e^(a²/2)·Φ̄(a) is written as one function, which does not
-    overflow.
+
+def compute_miss(x: Floats, deviation: Floats) -> Floats:
+    """Returns P(|L + G| > x), L of Laplace's law with scale 1 and G normal, independent.
+
+    P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the deviation r
+    and z = x/r; e^(a²/2)·Φ̄(a) is written as one function, which does not overflow.
     """
-    if deviation <= 0 or laplace <= 0:
-        alone = -laplace * math.log1p(-level)
-        return max(alone, deviation * float(ndtri(0.5 + level / 2)))
-    r = deviation / laplace
+    r = np.maximum(deviation, TINY)
+    z = x / r
+    density = np.exp(-(z**2) / 2) / 2
+    inner = density * erfcx(np.maximum(r - z, 0.0) / math.sqrt(2))
+    outer = np.exp(np.minimum(r**2 / 2 - x, 0.0)) * ndtr(z - r)
+    near = np.where(z < r, inner, outer)
+    far = density * erfcx((r + z) / math.sqrt(2))
+    return np.asarray(2 * ndtr(-z) + near - far, dtype=np.float64)
 
-    def exceeds(x: float) -> float:
-        z = x / deviation
-        density = math.exp(-(z**2) / 2) / 2
-        if z < r:
-            near = density * float(erfcx((r - z) / math.sqrt(2)))
+
+def _find_half_widths(level: float, deviation: Floats) -> Floats:
+    """Returns x with P(|L + G| ≤ x) = level for each deviation, L of scale 1; by halving."""
+    tail = 1 - level
+    low = np.zeros_like(deviation)
+    high = -math.log(tail / 2) + deviation * float(-ndtri(tail / 4))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        misses = compute_miss(middle, deviation) > tail
+        low = np.where(misses, middle, low)
+        high = np.where(misses, high, middle)
+    return high
+
+
+@lru_cache(maxsize=256)
+def calibrate_margin(level: float, laplace: float, scale: float) -> float:
+    """Returns what must be added to a variance that was released with Laplace noise of this scale,
+    so that the interval made of it misses no more often than it says, whatever the variance is.
+
+    The answer is off by L + G, L with the scale ``laplace`` and G normal with the variance s². Of
+    s² + N is known, N with the scale ``scale``. The interval has the half-width x(s² + N + m) at
+    the level. How often it misses is an integral over N, computed for every s², and m is the
+    smallest number for which none is above 1 − level (docs/theory/intervals.md).
+    """
+    unit = max(laplace, math.sqrt(scale) * 1e-3)
+    c = scale / unit**2
+    share = (np.arange(NODES) + 0.25) / NODES
+    noise = c * np.where(share < 0.5, np.log(2 * share), -np.log(2 - 2 * share))
+    variance = c * np.geomspace(1e-3, 1e3, VARIANCES)
+    known = np.geomspace(1e-6 * min(c, 1.0), 1e4 * c + 1, 400)
+    widths = _find_half_widths(level, np.sqrt(known))
+
+    def misses_too_often(margin: float) -> bool:
+        told = np.maximum(variance[:, None] + noise + margin, 0.0)
+        reach = np.interp(told, known, widths)
+        deviation = np.sqrt(variance)[:, None] * np.ones_like(told)
+        often = compute_miss(reach, deviation).mean(axis=1)
+        return bool(often.max() > 1 - level)
+
+    low = 0.0
+    high = -c * math.log(1 - level)
+    for _ in range(MARGIN_HALVINGS):
+        middle = (low + high) / 2
+        if misses_too_often(middle):
+            low = middle
         else:
-            near = math.exp(r**2 / 2 - r * z) * float(ndtr(z - r))
-        far = density * float(erfcx((r + z) / math.sqrt(2)))
-        return float(ndtr(-z)) + (near - far) / 2 - (1 - level) / 2
+            high = middle
+    return high * unit**2
 
-    top = compute_half_width(0.5 + level / 2, laplace, 0.0)
-    top += compute_half_width(0.5 + level / 2, 0.0, deviation)
-    return float(brentq(exceeds, 0.0, top, xtol=top * 1e-12))
+
+def find_rank_margin(level: float, candidates: int, scale: float, deviation: float) -> float:
+    """Returns how much rank a chosen interval must aim at on either side, so that it misses the
+    population's quantile no more often than 1 − level.
+
+    Of these many candidates one is chosen whose rank on the worse side is below x with a
+    probability of at most candidates·e^(−(t − x)/scale) if t is aimed at; the sample's rank of the
+    quantile is off by a normal G. So it misses with a probability of at most E min(1,
+    candidates·e^(−(t − |G|)/scale)), which falls in t (docs/theory/quantile.md).
+    """
+    share = (np.arange(NODES) + 0.5) / NODES
+    off = deviation * -ndtri(share / 2)
+
+    def miss(aim: float) -> float:
+        worst = np.log(candidates) - (aim - off) / scale
+        return float(np.exp(np.minimum(worst, 0.0)).mean())
+
+    low = 0.0
+    high = deviation * 10 + scale * math.log(2 * candidates / (1 - level))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if miss(middle) > 1 - level:
+            low = middle
+        else:
+            high = middle
+    return high

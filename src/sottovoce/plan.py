@@ -35,6 +35,10 @@ from sottovoce.wording import (
 #: People with one budget may differ from everybody by so much of the spread, on average: for the
 #: possible bias alone.
 ASSOCIATION = 1 / 5
+#: Whoever spends less than this share of the grant is said to.
+SPENDS_LESS = 0.9
+#: Weights that agree so far with equal ones are called equal.
+NEARLY_EQUAL = 0.995
 #: Below this Σ(c_i − 1/n)² is rounding, and every row counts the same.
 NEGLIGIBLE_INEQUALITY = 1e-20
 
@@ -79,11 +83,17 @@ class ExpectedError:
     in_column: float | None = (
         None  # of a quantile: the total in units of the column, if values are spread as assumed
     )
+    representative: float | None = None  # 1 − total variation between the weights and equal ones
 
     @property
     def total(self) -> float:
         """The root mean square error, possible bias left out."""
         return math.hypot(self.noise, self.sampling, self.shrinkage)
+
+    @property
+    def total_with_bias(self) -> float:
+        """The root mean square error if the bias is as large as it may be."""
+        return math.hypot(self.total, self.bias)
 
     @property
     def meaning(self) -> str:
@@ -95,7 +105,15 @@ class ExpectedError:
 
     def to_dict(self) -> dict[str, Any]:
         """The parts as public JSON."""
-        parts = ("noise", "sampling", "shrinkage", "bias", "assumed", "in_column")
+        parts = (
+            "noise",
+            "sampling",
+            "shrinkage",
+            "bias",
+            "assumed",
+            "in_column",
+            "representative",
+        )
         return {name: value for name in parts if (value := getattr(self, name)) not in (None, "")}
 
     def describe(self) -> str:
@@ -141,6 +159,10 @@ class Plan:
         None  # a bound on the share of rows misclassified, for classifiers
     )
     subject: Subject = field(default_factory=Subject)  # what people call it; no part of the digest
+    bought: Any = None  # what a share of everybody's ε buys for the interval; describe() tells
+    rivals: Callable[[], dict[str, ExpectedError]] | None = (
+        None  # the errors to expect of other weights, by what they are called
+    )
 
     @property
     def expected_error(self) -> float | tuple[float, ...]:
@@ -296,6 +318,41 @@ class Plan:
             )
         return lines
 
+    @cached_property
+    def representative(self) -> float:
+        """How representative the answer is: 1 where every row counts the same, less elsewhere.
+
+        It is 1 − ½·Σ|W_l − u_l|, u_l what person l would weigh if every row counted the same: the
+        share of the weight that lies where it then would.
+        """
+        return 1 - measure_inequality(self.budgets, self.weights)[1] / 2
+
+    def describe_weights(self) -> list[str]:
+        """Return in words who counts how much, who spends less, and what the weights gain.
+
+        Returns
+        -------
+        list[str]
+            Sentences.
+        """
+        told = [describe_representative(self.representative)]
+        lines = [line for line in self.who_pays() if line["granted"] > 0]
+        if lines and lines[-1]["spent"] < SPENDS_LESS * lines[-1]["granted"]:
+            told.append(
+                f"Those who grant most, {lines[-1]['granted']:.3g}, spend "
+                f"{lines[-1]['spent']:.2g} of it: they count no more than that needs."
+            )
+        if self.bought is not None:
+            told.append(self.bought.describe())
+        if self.rivals is not None and self.representative < NEARLY_EQUAL:
+            told += [
+                f"{name} would have an expected error of {format_error(error.total)}, and with "
+                f"the bias that is possible {format_error(error.total_with_bias)}; this plan "
+                f"{format_error(self.errors[0].total_with_bias)}."
+                for name, error in self.rivals().items()
+            ]
+        return told
+
     @property
     def size(self) -> str:
         """How many people and rows there are, in words."""
@@ -332,6 +389,7 @@ class Plan:
                 *lines,
                 write_error_sentence(self),
                 *parts,
+                *self.describe_weights(),
                 *filter(None, [warn_if_uninformative(self, "will say")]),
             ]
         )
@@ -341,6 +399,24 @@ class Plan:
             f"<Plan of a {self.question} over {self.budgets.n_people} "
             f"{_pluralise(self.guarantee.unit)}>"
         )
+
+
+def describe_representative(share: float) -> str:
+    """Returns in words how representative an answer is whose weights agree so far with equal
+    ones.
+
+    >>> describe_representative(1.0)
+    'Representative: every row counts the same (1 of 1).'
+    >>> describe_representative(0.42)
+    'Representative: 42 % of the weight lies where it would if every row counted the same; those \
+who grant more count more.'
+    """
+    if share >= NEARLY_EQUAL:
+        return "Representative: every row counts the same (1 of 1)."
+    return (
+        f"Representative: {math.floor(100 * share)} % of the weight lies where it would if every "
+        "row counted the same; those who grant more count more."
+    )
 
 
 def measure_inequality(budgets: Budgets, weights: Weights) -> tuple[float, float]:

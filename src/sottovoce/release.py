@@ -42,7 +42,7 @@ from sottovoce.wording import (
 FORMAT = "sottovoce.release/1"
 #: Fields that a release of this format may lack: those of earlier versions do, and data in memory
 #: may have no names.
-OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator", "intervals")
+OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator", "intervals", "bought")
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,15 @@ class Release:
     date: str | None = None  # when it was made, in UTC
     estimator: dict[str, Any] | None = None  # the class that made it, and the bounds it was given
     intervals: dict[str, Any] | None = None  # at one level, as Intervals.to_dict has them
+    bought: dict[str, Any] | None = None  # what was released besides, for the interval
 
     @classmethod
-    def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
+    def of(
+        cls,
+        plan: Plan,
+        value: float | list[float] | dict[str, Any],
+        bought: dict[str, Any] | None = None,
+    ) -> Release:
         """Return the release of a noisy value under its plan.
 
         Parameters
@@ -112,6 +118,8 @@ class Release:
             The plan.
         value : float | list[float] | dict[str, Any]
             What is published: noisy, and on the plan's grid.
+        bought : dict[str, Any], optional
+            What a share of everybody's budget bought besides, for the interval; noisy too.
 
         Returns
         -------
@@ -131,6 +139,7 @@ class Release:
             certificate=Certificate.of(plan),
             error_unit=plan.error_unit,
             error_parts=plan.error_parts,
+            bought=bought,
         )
 
     def with_subject(self, subject: Subject, date: str) -> Release:
@@ -543,7 +552,7 @@ def _refuse_wrong_kinds(release: Release) -> None:
     ]
     if not all(word is None or isinstance(word, str) for word in words):
         raise ValueError
-    if not isinstance(release.estimator, dict | None):
+    if not all(isinstance(part, dict | None) for part in (release.estimator, release.bought)):
         raise ValueError
     if release.intervals is not None:
         Intervals.from_dict(release.intervals).pairs()

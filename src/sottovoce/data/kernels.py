@@ -145,6 +145,14 @@ class WeightedKernel:
         """The columns that a batch must have."""
         return (self.value, *self.owner.columns)
 
+    def zero(self) -> Any:
+        """The answer for no rows."""
+        raise NotImplementedError
+
+    def __call__(self, batch: Any) -> Any:
+        """Returns the exact answer for this batch."""
+        raise NotImplementedError
+
     def pieces(self, batch: Any) -> Iterator[tuple[Floats, NDArray[np.int64]]]:
         """Yields integers and weights, at most 2^16 rows at a time; rows of people left out are not
         read.
@@ -170,6 +178,56 @@ class WeightedSum(WeightedKernel):
     def __call__(self, batch: Any) -> int:
         """Returns the exact sum over the batch."""
         return sum(exact_dot(weights, integers) for integers, weights in self.pieces(batch))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSquares(WeightedKernel):
+    """Σ weight·(2·integer − cells)² over the rows: squares around the middle of the grid, of at
+    most 2^16 cells.
+    """
+
+    def zero(self) -> int:
+        """The sum over no rows."""
+        return 0
+
+    def __call__(self, batch: Any) -> int:
+        """Returns the exact sum over the batch."""
+        return sum(
+            exact_dot(weights, (2 * integers - self.grid.cells) ** 2)
+            for integers, weights in self.pieces(batch)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PartPair:
+    """Two parts of an answer that add up side by side."""
+
+    first: Any
+    second: Any
+
+    def __add__(self, other: PartPair) -> PartPair:
+        return PartPair(self.first + other.first, self.second + other.second)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPair:
+    """Two kernels over the same rows, which are read once."""
+
+    first: WeightedKernel
+    second: WeightedKernel
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return self.first.columns
+
+    def zero(self) -> PartPair:
+        """The answers for no rows."""
+        return PartPair(self.first.zero(), self.second.zero())
+
+    def __call__(self, batch: Any) -> PartPair:
+        """Returns both exact answers over the batch."""
+        return PartPair(self.first(batch), self.second(batch))
 
 
 @dataclass(frozen=True, eq=False)

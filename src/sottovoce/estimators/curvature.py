@@ -72,10 +72,12 @@ LEAST_EIGENVALUE = 0.1
 FROM_CURVATURE = "the bought variance of residuals, times 1.8 for rows of unequal spread"
 
 
-def choose_interval_share(total: float, slopes: int) -> float:
-    """Returns the share of everybody's budget that buys intervals, from S = Σε; 0 where it would
-    have to be too large.
+def choose_interval_share(total: float, slopes: int, wanted: float | None) -> float:
+    """Returns the share of everybody's budget that buys intervals: what is wanted, or else from S =
+    Σε; 0 where it would have to be too large.
     """
+    if wanted is not None:
+        return float(wanted)
     share = sum(UNITS) * (slopes + 1) / total
     if share > MOST_SHARE:
         return 0.0
@@ -87,12 +89,25 @@ def explain_too_little(slopes: int) -> str:
     needed = sum(UNITS) * (slopes + 1) / MOST_SHARE
     return (
         f"There is too little budget for intervals with {slopes} slopes: the ε of all people "
-        f"together would have to be {math.ceil(needed):,} or more."
+        f"together would have to be {math.ceil(needed):,} or more, or a larger share of it must "
+        "buy them (interval_share)."
     )
 
 
+@dataclass(frozen=True)
+class BoughtShare:
+    """What a plan says about the share of everybody's ε that buys what intervals need."""
+
+    share: float
+    what: str
+
+    def describe(self) -> str:
+        """What is bought, in words."""
+        return f"{self.share:.1%} of everybody's ε buys {self.what}, for intervals."
+
+
 @dataclass(frozen=True, eq=False)
-class Purchase:
+class CurvaturePurchase:
     """The three steps, on rows at a released θ."""
 
     rows: Dataset

@@ -55,6 +55,7 @@ from sottovoce.errors import (
 from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
 from sottovoce.estimators import mean
 from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
+from sottovoce.estimators.curvature import BoughtShare
 from sottovoce.estimators.model_intervals import (
     UNEQUAL_SPREAD,
     Ends,
@@ -153,6 +154,9 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     missing :
         Public constant between the labels' bounds that stands for missing labels; without it they
         are refused.
+    interval_share :
+        Share of everybody's ε that buys the labels' variance for intervals; if not given, chosen
+        from public numbers where noise_variance is not declared. 0 buys nothing.
     """
 
     intercept_: float
@@ -164,14 +168,16 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         fit_intercept: bool = True,
         sensitivity: str = "exact",
         missing: float | None = None,
+        interval_share: float | None = None,
     ) -> None:
         self.label_bounds = label_bounds
         self.noise_variance = noise_variance
         self.fit_intercept = fit_intercept
         self.sensitivity = sensitivity
         self.missing = missing
+        self.interval_share = interval_share
 
-    later = ("missing",)  # what older books do not know about a question
+    later = ("missing", "interval_share")  # what older books do not know about a question
 
     def fit(
         self,
@@ -334,14 +340,13 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
             intercept = 0.0
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
         answer: dict[str, Any] = {"intercept": intercept, "coefficients": coefficients}
-        bought = self._plan_variance(plan.budgets)
-        if bought is not None:
-            fitted = rows.features.rows @ np.array(_list_all(plan.parameters, answer))
-            kernel = ResidualSquares(rows.value, ROW, rows.owner, bought, rows.label, fitted)
-            answer["residual_variance"] = mean.draw_noisy_values(bought, rows.engine.fold(kernel))[
-                0
-            ]
-        return Release.of(plan, answer)
+        if plan.bought is None:
+            return Release.of(plan, answer)
+        fitted = rows.features.rows @ np.array(_list_all(plan.parameters, answer))
+        kernel = ResidualSquares(rows.value, ROW, rows.owner, plan.bought, rows.label, fitted)
+        (noisy,) = mean.draw_noisy_values(plan.bought, rows.engine.fold(kernel))
+        bought = {"variance": noisy, "scale": plan.bought.noise["scale"]}
+        return Release.of(plan, answer, bought)
 
     def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
         d = len(release.parameters["features"]) + bool(release.parameters["fit_intercept"])
@@ -363,10 +368,11 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
 
     def _plan_variance(self, budgets: Budgets) -> VariancePlan | None:
         """How σ² is bought; None where it is declared, or could not be told from noise."""
-        if self.noise_variance is not None:
+        mean.check_interval_share(self.interval_share)
+        if self.noise_variance is not None and self.interval_share is None:
             return None
         low, high = self._get_bounds()
-        return plan_variance(budgets, (high - low) ** 2)
+        return plan_variance(budgets, (high - low) ** 2, self.interval_share)
 
     def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
         low, high = self._get_bounds()
@@ -378,12 +384,8 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         if bought is None:
             left = budgets
         else:
-            left = replace(
-                budgets,
-                kinds=replace(
-                    budgets.kinds, epsilon=budgets.kinds.epsilon - bought.part.kinds.epsilon
-                ),
-            )
+            rest = budgets.kinds.epsilon - bought.part.epsilon
+            left = replace(budgets, kinds=replace(budgets.kinds, epsilon=rest))
         solution = self._solve_map(left, design, owner, variance / worth)
         K, exponent = round_map(solution.map, owner)
         D, exact = compute_reach(K, owner, self.sensitivity)
@@ -400,7 +402,8 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
                 "sensitivity": self.sensitivity,
                 "features": design.names,
                 "protects": "labels only; features, and who owns which row, are public",
-                **describe_variance(bought, self.noise_variance is not None),
+                "interval_share": self.interval_share,
+                "variance_declared": self.noise_variance is not None,
             },
             budgets=budgets,
             weights=_make_weights(D, found, budgets),
@@ -413,6 +416,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
                 "certificate": _describe_optimality(solution, worth),
                 "map_products": compute_map_products(K, exponent, owner).tolist(),
             },
+            bought=bought,
             grid=found.grid,
             theorem=THEOREM,
             error=estimate_error(
@@ -526,48 +530,39 @@ class VariancePlan:
     """How the labels' variance around the model is bought: as the mean of squared residuals."""
 
     share: float
-    part: Budgets  # that share of everybody's
+    part: BudgetGroups  # that share of everybody's
     weights: Weights
     grid: MeanGrid
     noise: dict[str, float]
     charges: units.Units
 
+    def describe(self) -> str:
+        """What is bought, in words."""
+        return BoughtShare(self.share, "how far labels vary around the model").describe()
 
-def plan_variance(budgets: Budgets, most: float) -> VariancePlan | None:
-    """Returns the plan of a mean of squares between 0 and ``most``, from a share of budgets; None
-    where the share could not tell it from noise.
+
+def plan_variance(budgets: Budgets, most: float, wanted: float | None) -> VariancePlan | None:
+    """Returns the plan of a mean of squares between 0 and ``most``, from the share of budgets that
+    is wanted, or a small one; None where that could not tell it from noise.
     """
     kinds = budgets.kinds
     total = float((units.to_epsilon(kinds.epsilon) * kinds.people).sum())
-    if VARIANCE_SHARE * total < LEAST_VARIANCE:
+    if wanted is not None:
+        share = float(wanted)
+    elif VARIANCE_SHARE * total < LEAST_VARIANCE:
+        share = 0.0
+    else:
+        share = min(VARIANCE_SHARE, ENOUGH_VARIANCE / total)
+    part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
+    if not part.epsilon.any():
         return None
-    share = min(VARIANCE_SHARE, ENOUGH_VARIANCE / total)
-    part = replace(
-        budgets,
-        kinds=replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64)),
-    )
-    weights = Weights.solve(part.kinds, A=0.0)
+    weights = Weights.solve(part, A=0.0)
     grid, scale, charges = mean.calibrate_noise(weights, part, 0.0, most)
     noise = {
         "scale": mean.compute_noise_scale(grid.values, grid.shift, scale, weights),
         "integer_scale": scale,
     }
     return VariancePlan(share, part, weights, grid, noise, charges)
-
-
-def describe_variance(bought: VariancePlan | None, declared: bool) -> dict[str, Any]:
-    """What a plan says about σ² in intervals; nothing where it is the most it can be."""
-    if declared:
-        return {"variance_declared": True}
-    if bought is None:
-        return {}
-    return {
-        "stages": [
-            {"purpose": "coefficients", "share": 1 - bought.share},
-            {"purpose": "variance of labels, for intervals", "share": bought.share},
-        ],
-        "variance_scale": bought.noise["scale"],
-    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -632,11 +627,11 @@ def find_map_ends(release: Release, functions: Floats, level: float) -> Ends | s
     value: dict[str, Any] = release.value  # type: ignore[assignment]
     low, high = given["label"]
     most = (high - low) ** 2 / 4
-    if "residual_variance" in value:
-        wide = widen_variance(value["residual_variance"], given["variance_scale"], level)
+    if release.bought is not None:
+        wide = widen_variance(release.bought["variance"], release.bought["scale"], level)
         variance = min(UNEQUAL_SPREAD * wide, most)
         told = "the bought variance of labels, times 1.8 for rows of unequal spread"
-    elif "variance_declared" in given:
+    elif given["variance_declared"]:
         variance = given["noise_variance"]
         told = "noise_variance, as it was declared"
     else:

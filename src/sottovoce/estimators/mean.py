@@ -6,26 +6,33 @@ y_i ∈ [lo, hi]  values, on a grid as integers z_i in 0 … N (grid.cells)
 a_i             plan.weights.row, whole numbers; c_i = a_i/Σa
 S = Σ a_i z_i   the exact statistic; ⌊S/2^t⌋ after the shift by t bits
 b               scale of the discrete Laplace noise, in shifted units
+β               association: how far the mean of people with one budget may lie from everybody's
+
+For the interval a share of everybody's ε may buy Σ a'_i·(2z'_i − N')², squares around the middle of
+the bounds on a coarser grid, with weights a' of its own (SecondMoment). Whether it does follows
+from public numbers.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import gammainc
+from scipy.special import gammainc, ndtri, stdtrit
 
 from sottovoce import units
-from sottovoce.budgets import Budgets
+from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import WeightedSum
+from sottovoce.data.kernels import KernelPair, WeightedSquares, WeightedSum
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import Intervals, compute_half_width
+from sottovoce.intervals import LEVEL, Intervals, calibrate_margin, compute_half_width
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, MeanGrid, exponent_below, snap_to_grid
 from sottovoce.plan import (
@@ -50,6 +57,27 @@ SPARE_BITS = 7
 SCALE_BITS = 40
 #: The answer is a multiple of a power of two below a thousandth of the noise.
 ANSWER_BITS = 10
+#: What is taken as the values' standard deviation, as a share of the range, if nobody guesses it.
+SPREAD = 1 / 10
+#: Squares are those of at most 2^16 cells, so that a square is at most 2^32.
+SQUARE_BITS = 16
+#: Shares of everybody's ε that may buy the variance, and of what people would not spend otherwise;
+#: how much that may raise the error against the population, and how much narrower the expected
+#: interval must become.
+SHARES = (0.0, 0.01, 0.03, 0.05)
+UNSPENT_SHARE = 0.05
+MOST_ERROR = 1.025
+NARROWER = 0.85
+#: A share is large enough where the interval is as narrow as with the best one, but for so much.
+NEARLY_BEST = 1.05
+#: The variance of a bounded column whose mean lies .4 of half the range from the middle, in squared
+#: half ranges, at most; and what is added to a bought one, in its noise scales, about.
+TYPICAL_BOUND = 0.84
+TYPICAL_MARGIN = 1.5
+#: No more than this share buys an interval.
+MOST_INTERVAL_SHARE = 0.9
+#: How often an interval is made narrower by what it says itself.
+FIXED_POINT_STEPS = 8
 
 
 class Mean(LoadableEstimator, ColumnEstimator):
@@ -63,8 +91,9 @@ class Mean(LoadableEstimator, ColumnEstimator):
     ``guarantee_``.
 
     **Formula.** Σ c_i·y_i + Laplace((hi − lo)·max_l W_l/ε_l), discrete, with the weights that
-    minimise
-    σ²·Σc² + 2·((hi − lo)·max_l W_l/ε_l)²  (docs/theory/mean.md, equations 1 to 3).
+    minimise σ²·Σc² + 2·((hi − lo)·max_l W_l/ε_l)² + (β·Σ|W_l − u_l|)², u_l what person l would
+    weigh if every row counted the same (docs/theory/mean.md, equations 1 to 3). ``interval()``
+    tells between which numbers the mean of the population lies.
 
     >>> import sottovoce as sv
     >>> mean = sv.Mean(bounds=(0, 10)).fit(
@@ -73,11 +102,9 @@ class Mean(LoadableEstimator, ColumnEstimator):
     >>> bool(0 <= mean.value_ <= 10 and mean.guarantee_.epsilon.max() <= 1.0)
     True
 
-    **Limits.** With unequal weights the answer estimates the mean of the population only if budgets
-    do not go along with values (docs/limits.md). ``spread`` is a public guess of the standard
-    deviation: it tunes weights and the expected error, never the promise. If it is not given,
-    weights are made for half the range, the most it can be, and the error is told for a tenth of
-    it, which is typical.
+    **Limits.** ``spread`` and ``association`` are public guesses: they tune weights and the
+    expected error, never the promise. With ``association=0`` you trust that budgets go along with
+    nothing, and the answer is biased if they do (docs/limits.md).
 
     Parameters
     ----------
@@ -85,13 +112,19 @@ class Mean(LoadableEstimator, ColumnEstimator):
         (low, high), Bounds with a label, or a Schema that describes the column, from public
         knowledge.
     spread :
-        Public guess of the values' standard deviation; if not given, weights are made for half the
-        range.
+        Public guess of the values' standard deviation; if not given, a tenth of the range.
     missing :
         Public constant between the bounds that stands for missing values; without it they are
         refused.
+    association :
+        Public guess of how far, in units of the column, the mean of people with one budget may lie
+        from everybody's; if not given, a fifth of the spread. 0 trusts that it does not.
+    interval_share :
+        Share of everybody's ε that buys the variance for the interval; if not given, chosen from
+        public numbers. 0 buys nothing.
     """
 
+    later = ("association", "interval_share")  # what older books do not know about a question
     value_: float
 
     def __init__(
@@ -100,19 +133,24 @@ class Mean(LoadableEstimator, ColumnEstimator):
         *,
         spread: float | None = None,
         missing: float | None = None,
+        association: float | None = None,
+        interval_share: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.spread = spread
         self.missing = missing
+        self.association = association
+        self.interval_share = interval_share
 
     def validate(self) -> None:
         """Refuses bounds, a spread or a constant for missing values that are wrong for any people.
 
         A schema has its ranges checked already; which of its columns is asked about is said later.
         """
+        check_interval_share(self.interval_share)
         if not isinstance(self.bounds, Schema):
             label = make_column_label(self)
-            self._get_spread(label.low, label.high)
+            self._get_association(self._get_spread(label.low, label.high), label.high - label.low)
             Grid.cover(label.low, label.high, MIN_BITS)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
@@ -121,12 +159,30 @@ class Mean(LoadableEstimator, ColumnEstimator):
         low = label.low
         high = label.high
         spread = self._get_spread(low, high)
-        weights = Weights.solve(budgets.kinds, A=(spread / (high - low)) ** 2 / 2)
-        grid, scale, charges = calibrate_noise(weights, budgets, low, high)
+        association = self._get_association(spread, high - low)
+        A = (spread / (high - low)) ** 2 / 2
+        B = (association / (high - low)) ** 2 / 2
+        weights = Weights.solve(budgets.kinds, A, B)
+        purchase = self._choose_purchase(budgets, weights, A, B)
+        rest = budgets.kinds
+        if purchase is not None:
+            rest = purchase.rest
+            weights = weights.with_grants(rest)
+        grid, scale, charges = calibrate_noise(weights, rest, low, high)
         noise = compute_noise_scale(grid.values, grid.shift, scale, weights)
+        bought = None
+        if purchase is not None:
+            bought = SecondMoment.of(purchase, low, high)
+            charges = charges + bought.charges
         return Plan(
             question="mean",
-            parameters={"bounds": [low, high], "spread": spread, "missing": label.missing},
+            parameters={
+                "bounds": [low, high],
+                "spread": spread,
+                "missing": label.missing,
+                "association": association,
+                "interval_share": self.interval_share,
+            },
             budgets=budgets,
             weights=weights,
             guarantee=Guarantee.of(budgets, charges),
@@ -135,34 +191,48 @@ class Mean(LoadableEstimator, ColumnEstimator):
                 "scale": noise,
                 "integer_scale": scale,
                 "people_concentration": weights.measure_people_concentration(budgets.kinds),
+                **tell_purchase(purchase, bought),
             },
             grid=grid,
             theorem=THEOREM,
             error=self._estimate_error(budgets, weights, low, high, noise),
+            bought=bought,
+            rivals=partial(self._estimate_rivals, budgets, low, high, A),
         )
 
     def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
-        kernel = WeightedSum(
-            rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
+        missing = plan.parameters["missing"]
+        kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, missing)
+        if plan.bought is None:
+            return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
+        squares = WeightedSquares(
+            rows.value, plan.bought.grid, rows.owner, plan.bought.weights.row, missing
         )
-        return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
+        sums = rows.engine.fold(KernelPair(kernel, squares))
+        value = draw_noisy_values(plan, sums.first)[0]
+        return Release.of(plan, value, draw_second_moment(plan.bought, sums.second))
 
     def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
         if "people_concentration" not in release.noise:  # made by an earlier version
             return None
         low, high = release.parameters["bounds"]
-        deviation = (high - low) / 2 * math.sqrt(release.noise["people_concentration"])
-        scale = release.noise["scale"]
-        reach = compute_half_width(level, scale, deviation)
-        value = float(release.value)  # type: ignore[arg-type]
+        half = high / 2 - low / 2
+        value = (float(release.value) - low / 2 - high / 2) / half  # type: ignore[arg-type]
+        known = SamplingVariance.of(release, level, half)
+        scale = release.noise["scale"] / half
+        reach = known.find_reach(level, scale, value) * half
+        reach += float(release.grid.get("answer_step", 0.0)) / 2
+        deviation = known.bound_deviation(value - reach / half, value + reach / half)
+        error: dict[str, Any] = release.error_parts  # type: ignore[assignment]
         return Intervals(
             level=level,
-            low=max(value - reach, low),
-            high=min(value + reach, high),
-            noise=compute_half_width(level, scale, 0.0),
-            sampling=compute_half_width(level, 0.0, deviation),
-            sampling_from="the bounds: values vary by at most half the range",
+            low=max(float(release.value) - reach, low),  # type: ignore[arg-type]
+            high=min(float(release.value) + reach, high),  # type: ignore[arg-type]
+            noise=compute_half_width(level, scale, 0.0) * half,
+            sampling=compute_half_width(level, 0.0, deviation) * half,
+            bias=error.get("bias"),
+            sampling_from=known.source,
             of="the mean of the population",
         )
 
@@ -172,10 +242,7 @@ class Mean(LoadableEstimator, ColumnEstimator):
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float
     ) -> ExpectedError:
-        if self.spread is None:
-            guess = (high - low) / 10
-        else:
-            guess = float(self.spread)
+        spread = self._get_spread(low, high)
         squares, moved = measure_inequality(budgets, weights)
         if self.spread is None:
             public = "a tenth of the range"
@@ -185,27 +252,250 @@ class Mean(LoadableEstimator, ColumnEstimator):
             classical="the plain mean",
             unit="in units of the column",
             noise=estimate_clipped_noise(noise, high - low),
-            sampling=guess * math.sqrt(squares),
-            bias=ASSOCIATION * guess * moved,
-            assumed=f"Assumed: values spread by {format_number(guess)} ({public}), and budgets go "
+            sampling=spread * math.sqrt(squares),
+            bias=self._get_association(spread, high - low) * moved,
+            assumed=f"Assumed: values spread by {format_number(spread)} ({public}), and budgets go "
             "along with nothing."
             if squares > NEGLIGIBLE_INEQUALITY
             else "",
+            representative=1 - moved / 2,
         )
+
+    def _estimate_rivals(
+        self, budgets: Budgets, low: float, high: float, A: float
+    ) -> dict[str, ExpectedError]:
+        """The errors of equal weights, and of those that trust that budgets go along with
+        nothing.
+        """
+        rivals = {
+            "Counting every row the same": Weights.solve(budgets.kinds, math.inf),
+            "Trusting that budgets go along with nothing": Weights.solve(budgets.kinds, A),
+        }
+        width = high - low
+        return {
+            name: self._estimate_error(budgets, weights, low, high, width * weights.noise_ratio)
+            for name, weights in rivals.items()
+        }
+
+    def _choose_purchase(
+        self, budgets: Budgets, weights: Weights, A: float, B: float
+    ) -> Purchase | None:
+        """Returns how the variance is bought; None where that is not worth it. In half ranges, from
+        public numbers.
+        """
+        if self.interval_share is not None:
+            return Purchase.at(float(self.interval_share), budgets, weights, A, B)
+        variance = 4 * (2 * A)  # of the values: σ² = 2A·(hi − lo)²
+        people = weights.measure_people_concentration(budgets.kinds)
+        noise = 2 * weights.noise_ratio
+        free = compute_half_width(LEVEL, noise, math.sqrt(people * TYPICAL_BOUND))
+        if NARROWER * free < compute_half_width(LEVEL, noise, math.sqrt(people * variance)):
+            return None
+        allowed = MOST_ERROR * math.hypot(math.sqrt(2) * noise, math.sqrt(people * variance))
+        widths = []
+        for share in SHARES:
+            found = Purchase.at(share, budgets, weights, A, B)
+            if found is None:
+                continue
+            louder = 2 * weights.with_grants(found.rest).noise_ratio
+            error = math.hypot(math.sqrt(2) * louder, math.sqrt(people * variance))
+            known = min(variance + TYPICAL_MARGIN * found.weights.noise_ratio, TYPICAL_BOUND)
+            width = compute_half_width(LEVEL, louder, math.sqrt(people * known))
+            if error <= allowed and width <= NARROWER * free:
+                widths.append((width, found))
+        best = min((width for width, _ in widths), default=0.0)
+        return next((found for width, found in widths if width <= NEARLY_BEST * best), None)
 
     def _get_spread(self, low: float, high: float) -> float:
         if self.spread is None:
-            spread = (high - low) / 2
+            spread = (high - low) * SPREAD
         else:
             spread = self.spread
         if not isinstance(spread, int | float) or not 0 < spread <= high - low:
             raise InvalidParameter(
                 "The spread is not a possible standard deviation.",
                 "It must be positive and not above the range of the bounds.",
-                "Pass a public guess, or nothing for half the range.",
+                "Pass a public guess, or nothing for a tenth of the range.",
                 parameter="spread",
             )
         return spread
+
+    def _get_association(self, spread: float, width: float) -> float:
+        if self.association is None:
+            return spread * ASSOCIATION
+        if not isinstance(self.association, int | float) or not 0 <= self.association <= width:
+            raise InvalidParameter(
+                "The association is not a possible distance of two means.",
+                "It is at least 0 and not above the range of the bounds.",
+                "Pass a public guess, or nothing for a fifth of the spread.",
+                parameter="association",
+            )
+        return float(self.association)
+
+
+def check_interval_share(share: Any) -> None:
+    """Refuses what is no share that leaves something for the answer."""
+    if share is None:
+        return
+    if not isinstance(share, int | float) or not 0 <= share <= MOST_INTERVAL_SHARE:
+        raise InvalidParameter(
+            "The share that buys the interval is not a share.",
+            f"It lies between 0 and {MOST_INTERVAL_SHARE:g}.",
+            "Pass a share such as 0.05, 0 to buy nothing, or nothing for what public numbers "
+            "suggest.",
+            parameter="interval_share",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Purchase:
+    """What is set aside for an interval, what is left for the answer, and the weights with which
+    the interval is bought.
+    """
+
+    share: float  # of everybody's ε
+    most: float  # of the ε of those who would not spend it otherwise
+    rest: BudgetGroups
+    taken: BudgetGroups
+    weights: Weights
+
+    @classmethod
+    def at(
+        cls, share: float, budgets: Budgets, weights: Weights, A: float, B: float, parts: int = 1
+    ) -> Purchase | None:
+        """Returns it at a share of everybody's ε; None where nothing can be set aside.
+
+        ``weights`` are those of one of ``parts`` answers if nothing is.
+        """
+        most = share
+        if share < UNSPENT_SHARE:
+            most = UNSPENT_SHARE
+        rest, taken = budgets.set_aside(share, most, weights.charges * parts, parts)
+        if not taken.epsilon.any():
+            return None
+        return cls(share, most, rest, taken, Weights.solve(taken, A, B))
+
+    def describe(self) -> str:
+        """Returns who pays for the interval, in words."""
+        unspent = f"up to {self.most:.0%} of everybody's ε that the answer leaves unspent"
+        if self.share == 0:
+            return f"{unspent[0].upper()}{unspent[1:]}"
+        if self.share == self.most:
+            return f"{self.share:.0%} of everybody's ε"
+        return f"{self.share:.0%} of everybody's ε, and {unspent},"
+
+
+def tell_purchase(purchase: Purchase | None, bought: Any) -> dict[str, Any]:
+    """Returns what is bought, as public JSON for the plan."""
+    if purchase is None:
+        return {}
+    return {"bought": {"share": purchase.share, "most": purchase.most, "scale": bought.scale}}
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoment:
+    """The weighted mean square around the middle of the bounds, in squared half ranges, and what it
+    costs.
+    """
+
+    purchase: Purchase
+    grid: Grid
+    shift: int
+    integer_scale: float
+    charges: units.Units
+
+    @classmethod
+    def of(cls, purchase: Purchase, low: float, high: float) -> SecondMoment:
+        """Returns it with noise within what is set aside for it."""
+        grid = Grid.cover(low, high, SQUARE_BITS)
+        shift, scale, charges = calibrate_scale(purchase.weights, purchase.taken, grid.cells**2)
+        return cls(purchase, grid, shift, float(scale), charges)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of rows in it."""
+        return self.purchase.weights
+
+    @property
+    def unit(self) -> Fraction:
+        """One unit of the exact sum, in squared half ranges."""
+        return Fraction(1, self.weights.total * self.grid.cells**2)
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise, in squared half ranges."""
+        return float(Fraction(self.integer_scale) * 2**self.shift * self.unit)
+
+    def describe(self) -> str:
+        """What is bought, in words."""
+        return (
+            f"{self.purchase.describe()} buys how far values spread, for the interval; the charges "
+            "include it."
+        )
+
+
+def draw_second_moment(bought: SecondMoment, total: int) -> dict[str, float]:
+    """Returns the noisy mean square as public JSON: a multiple of a power of two far below its
+    noise.
+    """
+    (z,) = integer.draw_laplace(bought.integer_scale)
+    middle = Fraction(2**bought.shift - 1, 2)
+    noisy = ((((total >> bought.shift) + z) << bought.shift) + middle) * bought.unit
+    exponent = exponent_below(bought.scale * 2.0**-ANSWER_BITS)
+    return {
+        "second_moment": snap_to_grid(noisy, 0.0, 1.0, min(exponent, 0)),
+        "scale": bought.scale,
+    }
+
+
+@dataclass(frozen=True)
+class SamplingVariance:
+    """What is known of the variance of the weighted mean over samples, in squared half ranges.
+
+    People are independent and rows of one person need not be, so it is at most Σ_l W_l² times the
+    variance of a row. That is at most 1 − y² for a mean y; where the mean square q was bought, it
+    is at most q + margin − y² too.
+    """
+
+    people: float
+    moment: float  # of a row, with its margin; 1 where nothing was bought
+    source: str
+
+    @classmethod
+    def of(cls, release: Release, level: float, half: float) -> SamplingVariance:
+        """What a release tells of it."""
+        people = float(release.noise["people_concentration"])
+        if release.bought is None:
+            return cls(people, 1.0, "the bounds, at no cost: no column varies more")
+        # One variance is taken from as many people as count: as Student's law has it.
+        freedom = max(1 / people - 1, 1.0)
+        student = float(stdtrit(freedom, 0.5 + level / 2) / ndtri(0.5 + level / 2))
+        people *= student**2 * (freedom + 1) / freedom
+        scale = float(release.bought["scale"])
+        margin = calibrate_margin(level, release.noise["scale"] / half, people * scale) / people
+        return cls(
+            people,
+            float(release.bought["second_moment"]) + margin,
+            "a mean square that was bought with a share of everybody's ε",
+        )
+
+    def bound_deviation(self, low: float, high: float) -> float:
+        """Returns a bound on the standard deviation of the weighted mean, for a mean between these
+        two.
+        """
+        nearest = max(low, -high, 0.0)
+        variance = min(self.moment, 1.0) - min(nearest, 1.0) ** 2
+        return math.sqrt(self.people * max(variance, 0.0))
+
+    def find_reach(self, level: float, scale: float, value: float) -> float:
+        """Returns the half-width. Whatever lies further away than the widest possible half-width is
+        no candidate, which bounds the variance of the others, and so on.
+        """
+        reach = math.inf
+        for _ in range(FIXED_POINT_STEPS):
+            deviation = self.bound_deviation(value - reach, value + reach)
+            reach = compute_half_width(level, scale, deviation)
+        return reach
 
 
 THEOREM = Theorem(
@@ -216,36 +506,42 @@ THEOREM = Theorem(
 
 
 def calibrate_noise(
-    weights: Weights, budgets: Budgets, low: float, high: float
+    weights: Weights, kinds: BudgetGroups, low: float, high: float
 ) -> tuple[MeanGrid, float, units.Units]:
-    """Returns grid, noise scale and charges such that everybody's loss (a_l·s_l·N/2^t + 1)/b is
-    within their grant.
+    """Returns grid, noise scale and charges such that everybody's loss is within their grant."""
+    bits = min(max(math.ceil(-math.log2(weights.noise_ratio)) + SPARE_BITS, MIN_BITS), MAX_BITS)
+    values = Grid.cover(low, high, bits)
+    shift, scale, charges = calibrate_scale(weights, kinds, values.cells)
+    noise = compute_noise_scale(values, shift, scale, weights)
+    answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
+    coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
+    return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
+
+
+def calibrate_scale(
+    weights: Weights, kinds: BudgetGroups, cells: int
+) -> tuple[int, int, units.Units]:
+    """Returns shift, noise scale and charges of a weighted sum of whole numbers 0 … cells, such
+    that everybody's loss (a_l·s_l·cells/2^t + 1)/b is within their grant.
 
     Shifting the sum by t bits moves the difference of two neighbouring sums by less than 1, hence
     the + 1; b covers it for the smallest ε. With t = 0 nothing is rounded and the 1 falls away.
     """
-    bits = min(max(math.ceil(-math.log2(weights.noise_ratio)) + SPARE_BITS, MIN_BITS), MAX_BITS)
-    values = Grid.cover(low, high, bits)
-    sensitivity = weights.loudest * values.cells  # the sum moves by at most this much times ε_l
+    sensitivity = weights.loudest * cells  # the sum moves by at most this much times ε_l
     shift = max(sensitivity.bit_length() - SCALE_BITS, 0)
     if shift:
         rounding = 1
     else:
         rounding = 0
     participating = weights.person > 0
-    strictest = int(budgets.kinds.epsilon.min(where=participating, initial=np.iinfo(np.int64).max))
+    strictest = int(kinds.epsilon.min(where=participating, initial=np.iinfo(np.int64).max))
     scale = -(-sensitivity // 2**shift) + -(-rounding * units.UNITS_PER_EPSILON // strictest)
     # In place from here: there may be a kind for every person.
-    moved = np.asarray(weights.person * (values.cells / 2.0**shift), dtype=np.float64)
+    moved = np.asarray(weights.person * (cells / 2.0**shift), dtype=np.float64)
     moved += rounding
     moved *= participating
     moved /= scale
-    charges = units.check_within_grant(units.round_up(moved), budgets.kinds.epsilon)
-    del moved
-    noise = compute_noise_scale(values, shift, scale, weights)
-    answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
-    coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
-    return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
+    return shift, scale, units.check_within_grant(units.round_up(moved), kinds.epsilon)
 
 
 def estimate_clipped_noise(noise: float, width: float) -> float:

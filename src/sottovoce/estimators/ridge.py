@@ -22,6 +22,7 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import count_declared_columns, load_regression, make_label
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
+from sottovoce.estimators.mean import check_interval_share
 from sottovoce.estimators.model_intervals import (
     Ends,
     join_prediction_ends,
@@ -119,6 +120,9 @@ class Ridge(LoadableEstimator, LinearRegressor):
     missing :
         Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
+    interval_share :
+        Share of everybody's ε that buys what intervals need (objective method); if not given,
+        chosen from public numbers. 0 buys nothing.
     """
 
     def __init__(
@@ -132,6 +136,7 @@ class Ridge(LoadableEstimator, LinearRegressor):
         coefficient_bound: float | None = None,
         rho: bool = False,
         missing: float | None = None,
+        interval_share: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.method = method
@@ -141,6 +146,9 @@ class Ridge(LoadableEstimator, LinearRegressor):
         self.coefficient_bound = coefficient_bound
         self.rho = rho
         self.missing = missing
+        self.interval_share = interval_share
+
+    later = ("missing", "interval_share")  # what older books do not know about a question
 
     def asked_parameters(self) -> dict[str, Any]:
         """Return the parameters that a request is remembered by.
@@ -171,12 +179,13 @@ class Ridge(LoadableEstimator, LinearRegressor):
         """Reads the rows, draws the noise, and returns the release."""
         content = self._get_method().fit_noisy_model(self, plan, rows)
         theta = content.pop("theta")
+        bought = content.pop("bought", None)
         label = to_interval(plan.parameters["label"])
         recoding = Recoding.from_dict(plan.parameters["features"])
         half = (label[1] - label[0]) / 2
         middle = (label[1] + label[0]) / 2
         model = describe_model(recoding, middle + half * theta[0] / 2, half * theta[1:])
-        return Release.of(plan, {**model, **content})
+        return Release.of(plan, {**model, **content}, bought)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
         """Return the fit at another λ or on some of the columns; nobody pays for it.
@@ -255,4 +264,5 @@ class Ridge(LoadableEstimator, LinearRegressor):
                 parameter="loss",
             )
         check_flag(self.rho, "rho")
+        check_interval_share(self.interval_share)
         return METHODS[self.method]

@@ -39,8 +39,9 @@ from sottovoce.data.readers import EmptyReader, Reader
 from sottovoce.data.regression_kernels import ResidualHistogram, has_usable_budget
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.curvature import (
+    BoughtShare,
+    CurvaturePurchase,
     Equation,
-    Purchase,
     choose_interval_share,
     explain_too_little,
 )
@@ -150,11 +151,17 @@ def choose_scale_share(totals: BudgetTotals) -> tuple[float, float, float]:
     return max(40 / totals.total, 0.005), 0.7, 0.965
 
 
-def choose_stages(totals: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
+def choose_stages(
+    totals: BudgetTotals,
+    slopes: int,
+    scale: float,
+    left: float,
+    interval_share: float | None = None,
+) -> StagePlan:
     """Chooses what to do with the rest of the budget, from public numbers and the released scale
     alone.
     """
-    share = choose_interval_share(totals.total, slopes)
+    share = choose_interval_share(totals.total, slopes, interval_share)
     if slopes and share:
         chosen = _choose_best_stages(totals, slopes, scale, left - share)
         if chosen.slopes is not None:
@@ -294,7 +301,7 @@ class StagedFit:
             total=float(person @ kinds.people),
             squares=float(person**2 @ kinds.people),
             most_pull=tau,
-            bought=Purchase(self.rows, terms, kinds, share, tau).buy(),
+            bought=CurvaturePurchase(self.rows, terms, kinds, share, tau).buy(),
         )
 
     def _minimise_perturbed(
@@ -418,7 +425,9 @@ def choose_small_budget_threshold(total: float) -> float:
     return max(0.2, total / 300)
 
 
-def fit_in_stages(fit: StagedFit, scale: float | None) -> tuple[Floats, Equation | None]:
+def fit_in_stages(
+    fit: StagedFit, scale: float | None, interval_share: float | None = None
+) -> tuple[Floats, Equation | None]:
     """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1], and what intervals
     follow from; ``scale`` is a public guess if given.
     """
@@ -435,7 +444,7 @@ def fit_in_stages(fit: StagedFit, scale: float | None) -> tuple[Floats, Equation
             share, quantile, list_halvings(0.25, LABEL_SCALES), np.zeros(1), EmptyReader()
         )
         left -= share
-    return run_stages(fit, choose_stages(totals, p, scale, left), centre)
+    return run_stages(fit, choose_stages(totals, p, scale, left, interval_share), centre)
 
 
 def run_stages(
@@ -541,7 +550,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     half = (label[1] - label[0]) / 2
     guess = parse_label_scale(ridge.label_scale, half)
     outlook = [
-        plan_stages_at(totals, recoding.width, s, guess is not None)
+        plan_stages_at(totals, recoding.width, s, guess is not None, get_interval_share(ridge))
         for s in ([guess] if guess else _list_scales(totals))
     ]
     typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
@@ -561,6 +570,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "loss": ridge.loss,
             "label": list(label),
             "label_scale": ridge.label_scale,
+            "interval_share": ridge.interval_share,
             "features": recoding.to_dict(),
             "stages": [
                 _describe_stages(c, half, parts[c.scale][0].total / c.scale**2) for c in outlook
@@ -581,25 +591,40 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         error=make_expected_error(
             own, replace(facts, spread=typical.scale), budgets, weights, half, besides=skew
         ),
+        bought=describe_interval_stage(typical),
     )
+
+
+def describe_interval_stage(chosen: StagePlan) -> BoughtShare | None:
+    """What the plan says about the stage that buys intervals; None where there is none."""
+    if chosen.parts[-1].purpose != INTERVALS:
+        return None
+    return BoughtShare(chosen.parts[-1].share, "how columns spread and residuals vary")
 
 
 def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
     fit = StagedFit(rows, plan.budgets, ridge.loss)
-    theta, equation = fit_in_stages(fit, parse_label_scale(ridge.label_scale, (high - low) / 2))
+    scale = parse_label_scale(ridge.label_scale, (high - low) / 2)
+    theta, equation = fit_in_stages(fit, scale, get_interval_share(ridge))
     content: dict[str, Any] = {"theta": plan.grid.nearest(theta)}
     if equation is not None:
-        content["equation"] = replace(equation, theta=plan.grid.nearest(equation.theta)).to_dict()
+        content["bought"] = replace(equation, theta=plan.grid.nearest(equation.theta)).to_dict()
     return content
+
+
+def get_interval_share(ridge: Ridge) -> float | None:
+    """The share that is to buy intervals; what these need is known for the soft loss alone."""
+    if ridge.loss == "huber":
+        return 0.0
+    return ridge.interval_share
 
 
 def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
     """Returns the ends of the intervals of these functions of θ; or why there are none."""
-    value: dict[str, Any] = release.value  # type: ignore[assignment]
-    if "equation" in value:
-        return Equation.from_dict(value["equation"]).find_ends(functions, level)
+    if release.bought is not None:
+        return Equation.from_dict(release.bought).find_ends(functions, level)
     if release.parameters["loss"] == "huber":
         return "Intervals are known for the soft loss alone."
     return explain_too_little(functions.shape[1] - 1)
@@ -622,7 +647,13 @@ def parse_label_scale(label_scale: Any, half: float) -> float | None:
     return label_scale / half
 
 
-def plan_stages_at(totals: BudgetTotals, slopes: int, scale: float, known: bool) -> StagePlan:
+def plan_stages_at(
+    totals: BudgetTotals,
+    slopes: int,
+    scale: float,
+    known: bool,
+    interval_share: float | None = None,
+) -> StagePlan:
     """What will be done if the first stage releases this scale."""
     if totals.total < CONSTANT_ONLY_BELOW:
         tau = choose_small_budget_threshold(totals.total)
@@ -637,7 +668,7 @@ def plan_stages_at(totals: BudgetTotals, slopes: int, scale: float, known: bool)
         share = 0.0
     else:
         share = choose_scale_share(totals)[0]
-    chosen = choose_stages(totals, slopes, scale, 1.0 - share)
+    chosen = choose_stages(totals, slopes, scale, 1.0 - share, interval_share)
     if known:
         first: tuple[Stage, ...] = ()
     else:
