@@ -37,6 +37,7 @@ from sottovoce.wording import (
     round_to_error,
     warn_if_uninformative,
     write_error_sentence,
+    write_interval_sentences,
 )
 
 FORMAT = "sottovoce.release/1"
@@ -282,6 +283,7 @@ class Release:
                 self._describe_answer(),
                 self._describe_subject(),
                 write_error_sentence(self),
+                *write_interval_sentences(self),
                 *nothing,
                 *self.promise_in_words(),
                 self.reasons(),
