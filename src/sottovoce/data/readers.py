@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sottovoce.arrays import Floats
-from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.encoding import CentredBox, Recoding, UnitBall
 from sottovoce.data.kernels import GroupLookup, as_floats, invalid_values_error
 from sottovoce.errors import InvalidData
 from sottovoce.schema import Classes, undeclared_class_error
@@ -69,11 +69,11 @@ class EncodedReader:
 
 @dataclass(frozen=True, eq=False)
 class UnitBallReader:
-    """Rows of the unit ball, as a classifier reads them: brought there on entry, or batch by
-    batch.
+    """Rows of the unit ball, or of a box, as a classifier reads them: brought there on entry, or
+    batch by batch.
     """
 
-    ball: UnitBall
+    ball: UnitBall | CentredBox
     recoding: Recoding
     inner: Reader | None = None  # None: they lie in one list column
 
