@@ -122,7 +122,9 @@ class RowTerms(ABC):
             return (v, rows, labels)
         return (v[participating], rows[participating], labels[participating])
 
-    def measure(self, batch: Any, participating: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+    def measure(
+        self, batch: Any, participating: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats, Floats]:
         """Returns rows on their grid, and the pull and bend of each; only of rows that take
         part.
         """
@@ -585,6 +587,7 @@ class BentSums:
     terms: RowTerms
     weights: NDArray[np.int64]  # of one row, by kind, below 2^26
     describe: Any  # (rows, pull, bend) → f, a row each
+    slopes: int  # of a row, so many columns are described: its last
     squared: bool
 
     @property
@@ -610,7 +613,7 @@ class BentSums:
         weights = self.weights[self.terms.owner.kinds(batch)]
         participating = weights > 0
         rows, pull, bend = self.terms.measure(batch, participating)
-        f = self.describe(rows, pull, bend)
+        f = self.describe(rows[:, rows.shape[1] - self.slopes :], pull, bend)
         if not np.isfinite(f).all():
             raise ReleaseFailed()
         whole = weights[participating]

@@ -34,19 +34,19 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from sottovoce import units
 from sottovoce.arrays import Floats
 from sottovoce.budgets import BudgetGroups
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.loss_kernels import BentSums, RowTerms
-from sottovoce.data.regression_kernels import make_proportional_weights
-from sottovoce.estimators.model_intervals import UNEQUAL_SPREAD, Ends, widen_variance
+from sottovoce.estimators.model_intervals import Ends, widen_variance
 from sottovoce.noise import continuous
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.noise.source import Reals
 from sottovoce.weights import Weights
 
+#: Whole-number weights have so many bits, for sums of products in doubles.
+WEIGHT_BITS = 26
 #: So many units of ε in all, for each coefficient, buy the three steps.
 UNITS = (30.0, 25.0, 25.0)
 #: They are bought where they come to at most this share of everybody's budget; where that is ample,
@@ -69,7 +69,7 @@ LEVELS_FACTOR = 1.0
 NUMBERS_FACTOR = 4 / 3
 #: Below this part of what rows of uncorrelated columns have, an eigenvalue tells nothing.
 LEAST_EIGENVALUE = 0.1
-FROM_CURVATURE = "the bought variance of residuals, times 1.8 for rows of unequal spread"
+FROM_CURVATURE = "the bought variance of residuals, times {:g} for rows of unequal spread"
 
 
 def choose_interval_share(total: float, slopes: int, wanted: float | None) -> float:
@@ -107,19 +107,46 @@ class BoughtShare:
 
 
 @dataclass(frozen=True, eq=False)
+class PurchaseWeights:
+    """How strongly each takes part in what is bought, and what that costs them."""
+
+    weights: Weights
+    ratio: float  # at least W_l/ε_l for everybody, W adding up to one
+    strictest: float  # the smallest ε of those who take part
+
+    @classmethod
+    def of(cls, kinds: BudgetGroups, row: Floats, granted: Floats) -> PurchaseWeights:
+        """Weights in proportion to those of the fit, as whole numbers of 26 bits; ``granted`` is
+        the ε of each kind.
+        """
+        whole = np.floor(row / row.max() * (2**WEIGHT_BITS - 1)).astype(np.int64)
+        weights = Weights.from_integers(kinds, whole)
+        participating = weights.person > 0
+        person = weights.person[participating] / weights.total
+        ratio = float((person / granted[participating]).max()) * (1 + 2.0**-40)
+        return cls(weights, ratio, float(granted[participating].min()))
+
+    def charge(self, share: float) -> Floats:
+        """Returns what each kind of people pays for a purchase at this share."""
+        return np.asarray(self.weights.person / self.weights.total * (share / self.ratio))
+
+
+@dataclass(frozen=True, eq=False)
 class CurvaturePurchase:
     """The three steps, on rows at a released θ."""
 
     rows: Dataset
     terms: RowTerms  # which row pulls and bends how strongly, at the released θ
-    kinds: BudgetGroups
+    recoding: Recoding
+    weights: PurchaseWeights
     share: float
     most_pull: float  # τ
+    most_bend: float = 1.0
 
-    @cached_property
-    def weights(self) -> Weights:
-        """In proportion to budgets."""
-        return make_proportional_weights(self.kinds)
+    @property
+    def slopes(self) -> int:
+        """p."""
+        return self.recoding.width
 
     @property
     def shares(self) -> Floats:
@@ -128,19 +155,23 @@ class CurvaturePurchase:
 
     def buy(self) -> dict[str, Any]:
         """Returns what the three steps release, as public JSON."""
-        p = self.rows.features.width
+        p = self.slopes
         first, second, third = self.shares
-        bend, *pulled = self._add_box_noise(self._sum(DescribeMeans()), np.ones(p + 1), first)
+        bend, *pulled = self._add_box_noise(
+            self._sum(DescribeMeans(self.most_bend)), np.ones(p + 1), first
+        )
         bend = max(float(bend), self._find_deviation(p + 1, first))
         means = np.clip(np.array(pulled) / bend, -0.5, 0.5)
         widths = np.append(0.5 + np.abs(means), 1.0)
         found = self._add_box_noise(
-            self._sum(DescribeSpreads(means, widths, self.most_pull)), widths, second
+            self._sum(DescribeSpreads(means, widths, self.most_pull, self.most_bend)),
+            widths,
+            second,
         )
         noise = self._find_deviation(p + 1, second) * widths
         spreads = np.maximum(found, noise)[:-1] / bend
-        metric = bend * spreads**2 * list_square_factors(self.rows.features.recoding)
-        if find_matrix_noise(p, third / self.weights.noise_ratio) <= MATRIX_NOISE:
+        metric = bend * spreads**2 * list_square_factors(self.recoding)
+        if find_matrix_noise(p, third / self.weights.ratio) <= MATRIX_NOISE:
             shape = self._buy_matrix(means, metric, third)
         else:
             shape = self._buy_eigenvalue(means, metric, third)
@@ -156,50 +187,51 @@ class CurvaturePurchase:
 
     def _sum(self, describe: Callable[..., Floats]) -> Reals:
         """Σ w·(what is described), exactly; all entries lie within ±1."""
-        kernel = BentSums(self.terms, self.weights.row, describe, squared=False)
-        return kernel.to_fractions(self.rows.engine.fold(kernel)) / self.weights.total
+        return self._fold(describe, squared=False)
+
+    def _fold(self, describe: Callable[..., Floats], *, squared: bool) -> Reals:
+        weights = self.weights.weights
+        kernel = BentSums(self.terms, weights.row, describe, self.slopes, squared)
+        return kernel.to_fractions(self.rows.engine.fold(kernel)) / weights.total
 
     def _find_deviation(self, dimension: int, share: float) -> float:
         """Of a coordinate of box noise of width one."""
-        one = self.weights.noise_ratio / share
+        one = self.weights.ratio / share
         return one * math.sqrt((dimension + 1) * (dimension + 2) / 3)
 
     def _add_box_noise(self, sums: Reals, widths: Floats, share: float) -> Floats:
         """Returns sums, in units of the widths, with noise that costs everybody this share."""
-        scale = self.weights.noise_ratio * (1 + 2.0**-40) / share
+        scale = self.weights.ratio / share
         noise = continuous.draw_box(np.full(len(sums), scale))
         grid = AnswerGrid.below(self._find_deviation(len(sums), share))
         return np.asarray(grid.nearest(sums + noise) * widths, dtype=np.float64)
 
     def _sum_shape(self, means: Floats, metric: Floats) -> Any:
         """R/ρ, exactly."""
-        describe = DescribeRows(means, metric, find_longest(len(metric)))
-        kernel = BentSums(self.terms, self.weights.row, describe, squared=True)
-        total = kernel.to_fractions(self.rows.engine.fold(kernel)) / self.weights.total
-        return total.reshape(len(metric), len(metric))
+        describe = DescribeRows(means, metric, find_longest(len(metric)), self.most_bend)
+        return self._fold(describe, squared=True).reshape(len(metric), len(metric))
 
     def _buy_matrix(self, means: Floats, metric: Floats, share: float) -> dict[str, Any]:
         """Returns R with radial noise: entries beside the diagonal are in it twice."""
         p = len(metric)
         longest = find_longest(p)
-        rate = share / (math.sqrt(2) * self.weights.noise_ratio * (1 + 2.0**-40))
+        rate = share / (math.sqrt(2) * self.weights.ratio * (1 + 2.0**-40))
         i, k = np.triu_indices(p)
         noise = continuous.draw_l2(rate, len(i)) * np.where(i == k, Fraction(1), ROOT_OF_HALF)
         grid = AnswerGrid.below(1 / rate)
         drawn = longest * grid.nearest(self._sum_shape(means, metric)[i, k] + noise)
         R = np.zeros((p, p))
         R[i, k] = R[k, i] = drawn
-        noise = find_matrix_noise(p, share / self.weights.noise_ratio)
-        return {"matrix": R.tolist(), "matrix_noise": noise}
+        moved = find_matrix_noise(p, share / self.weights.ratio)
+        return {"matrix": R.tolist(), "matrix_noise": moved}
 
     def _buy_eigenvalue(self, means: Floats, metric: Floats, share: float) -> dict[str, Any]:
         """Returns the smallest eigenvalue of R with noise, and the scale of that."""
         longest = find_longest(len(metric))
         R = longest * self._sum_shape(means, metric).astype(np.float64)
         smallest = Fraction(float(np.linalg.eigvalsh(R)[0]))
-        strictest = float(units.to_epsilon(self.kinds.epsilon[self.weights.person > 0].min()))
         wrong = 2 * EIGENVALUE_ERROR * longest
-        scale = (longest * self.weights.noise_ratio + wrong / strictest) / share
+        scale = (longest * self.weights.ratio + wrong / self.weights.strictest) / share
         grid = AnswerGrid.below(math.sqrt(2) * scale)
         noisy = float(grid.nearest(smallest + continuous.draw_box([scale]))[0])
         return {"eigenvalue": noisy, "eigenvalue_scale": scale}
@@ -224,7 +256,11 @@ def list_square_factors(recoding: Recoding) -> Floats:
     for levels, more for numbers.
     """
     return np.array(
-        [LEVELS_FACTOR if f.levels else NUMBERS_FACTOR for f in recoding.features for _ in range(f.width)]
+        [
+            LEVELS_FACTOR if f.levels else NUMBERS_FACTOR
+            for f in recoding.features
+            for _ in range(f.width)
+        ]
     )
 
 
@@ -232,9 +268,12 @@ def list_square_factors(recoding: Recoding) -> Floats:
 class DescribeMeans:
     """(ψ', ψ'z_j) of each row."""
 
+    most_bend: float
+
     def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
-        """Returns them; all within ±1, and products within ±½."""
-        return np.column_stack([bend, rows * bend[:, None]])
+        """Returns them; the first between 0 and 1, the others within ±½."""
+        part = np.minimum(bend / self.most_bend, 1.0)
+        return np.column_stack([part, rows * part[:, None]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,10 +283,12 @@ class DescribeSpreads:
     means: Floats
     widths: Floats  # m_j, and one more
     most_pull: float
+    most_bend: float
 
     def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
         """Returns them, all between 0 and 1."""
-        spreads = np.abs(rows - self.means) * (bend[:, None] / self.widths[:-1])
+        part = np.minimum(bend / self.most_bend, 1.0)
+        spreads = np.abs(rows - self.means) * (part[:, None] / self.widths[:-1])
         pulls = np.minimum((pull / self.most_pull) ** 2, 1.0)
         return np.column_stack([np.minimum(spreads, 1.0), pulls])
 
@@ -259,10 +300,11 @@ class DescribeRows:
     means: Floats
     metric: Floats
     longest: float  # ρ
+    most_bend: float
 
     def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
         """Returns them."""
-        root = np.sqrt(bend / self.longest)
+        root = np.sqrt(np.minimum(bend / self.most_bend, 1.0) / self.longest)
         g = (rows - self.means) / np.sqrt(self.metric) * root[:, None]
         length = np.sqrt(np.einsum("ij,ij->i", g, g))
         return np.asarray(g * ((1 - 2.0**-40) / np.maximum(length, 1.0))[:, None])
@@ -276,9 +318,11 @@ class Equation:
     centre: Floats
     ridge: Floats
     noise: Floats  # E b_j²
-    total: float  # Σ v over rows
+    total: float  # Σ v over rows, times the most that a row's loss bends
     squares: float  # Σ W_l² over people
     most_pull: float
+    unequal: float  # rows may vary so many times as much where they count most
+    of: str  # what is covered, in words
     bought: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
@@ -291,12 +335,8 @@ class Equation:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Equation:
         """As it was written."""
-        return cls(
-            **{
-                name: np.array(part) if isinstance(part, list) else part
-                for name, part in content.items()
-            }
-        )
+        arrays = ("theta", "centre", "ridge", "noise")
+        return cls(**{**content, **{name: np.array(content[name]) for name in arrays}})
 
     def find_ends(self, functions: Floats, level: float) -> Ends | str:
         """Returns the ends for functions of θ*; or why there are none.
@@ -339,23 +379,34 @@ class Equation:
             * math.sqrt(float(spread[0, 0]))
         )
         pulls = widen_variance(bought["pull"], bought["pull_scale"], level)
-        variance = UNEQUAL_SPREAD * pulls * self.most_pull**2 / bought["bend"]
-        size = constant**2 + (
-            np.sqrt(inverse.bound_square(slopes)) + coupled * constant / math.sqrt(inverse.least)
-        ) ** 2
+        variance = self.unequal * pulls * self.most_pull**2 / bought["bend"]
+        size = (
+            constant**2
+            + (
+                np.sqrt(inverse.bound_square(slopes))
+                + coupled * constant / math.sqrt(inverse.least)
+            )
+            ** 2
+        )
         noise = find_log_concave_quantile(level) * noise / self.total
         sampling = float(ndtri(0.5 + level / 2)) * np.sqrt(self.squares * variance * size)
         sampling = sampling / self.total
         middle = functions @ self.theta + shifted / self.total
         reach = wide / self.total + np.hypot(noise, sampling)
-        return Ends(middle - reach, middle + reach, noise, sampling, FROM_CURVATURE, FITTED_LOSS)
+        told = FROM_CURVATURE.format(self.unequal)
+        return Ends(middle - reach, middle + reach, noise, sampling, told, self.of)
 
 
 class Shape(Protocol):
     """What is known of R⁻¹ for slopes, from above."""
 
-    least: float  # no eigenvalue of R is smaller
-    apart: float  # no further than this, as an operator, is R⁻¹ from its middle
+    @property
+    def least(self) -> float:
+        """No eigenvalue of R is smaller."""
+
+    @property
+    def apart(self) -> float:
+        """No further than this, as an operator, is R⁻¹ from its middle."""
 
     def find_middle(self, e: Floats, y: Floats) -> Floats:
         """Returns eᵀR⁻¹y in the middle of what it may be, for each row of e."""

@@ -642,17 +642,19 @@ def find_map_ends(release: Release, functions: Floats, level: float) -> Ends | s
         * np.einsum("ij,jk,ik->i", functions, np.array(noise["map_products"]), functions).clip(0)
     )
     scales = functions * noise["scale"]
-    reach, alone, rows = (
-        np.array([compute_sum_half_width(*law) for law in laws])
-        for laws in (
-            [(level, b, s) for b, s in zip(scales, deviation, strict=True)],
-            [(level, b, 0.0) for b in scales],
-            [(level, [], s) for s in deviation],
+    both, alone, rows = (
+        np.array(
+            [compute_sum_half_width(level, b, s) for b, s in zip(noises, spreads, strict=True)]
+        )
+        for noises, spreads in (
+            (scales, deviation),
+            (scales, 0 * deviation),
+            (0 * scales, deviation),
         )
     )
     middle = functions @ np.array(_list_all(given, value))
     of = "the coefficients of the labels' expectations, given these features"
-    return Ends(middle - reach, middle + reach, alone, rows, sampling_from=told, of=of)
+    return Ends(middle - both, middle + both, alone, rows, sampling_from=told, of=of)
 
 
 def _list_all(given: dict[str, Any], value: dict[str, Any]) -> list[float]:

@@ -35,8 +35,23 @@ from sottovoce.estimators.base import (
     describe_model,
     predict_linear,
 )
+from sottovoce.estimators.curvature import (
+    BoughtShare,
+    Equation,
+    choose_interval_share,
+    explain_too_little,
+)
 from sottovoce.estimators.logistic_mechanism import LABELS, Mechanism, PersonWeights
+from sottovoce.estimators.mean import check_interval_share
+from sottovoce.estimators.model_intervals import (
+    Ends,
+    join_prediction_ends,
+    list_coefficient_functions,
+    list_prediction_functions,
+    name_ends,
+)
 from sottovoce.guarantee import Guarantee, Neighbours
+from sottovoce.intervals import Intervals
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -112,9 +127,16 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         How far the log-odds of people with one budget may lie from everybody's, as a share of
         their spread: a public guess. The larger it is, the more evenly people count and the less
         the open ones spend. None: 0, as for a model that is right for everybody.
+    interval_share :
+        Share of everybody's ε that buys what intervals of two classes need, where nothing is cut;
+        if not given, chosen from public numbers. 0 buys nothing.
     """
 
-    later = ("missing", "association")  # what older books do not know about a question
+    later = (
+        "missing",
+        "association",
+        "interval_share",
+    )  # what older books do not know about a question
 
     intercept_: Floats
     classes_: Array
@@ -131,6 +153,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         accountant: str = "kappa",
         missing: float | None = None,
         association: float | None = None,
+        interval_share: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.classes = classes
@@ -141,6 +164,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         self.accountant = accountant
         self.missing = missing
         self.association = association
+        self.interval_share = interval_share
 
     def validate(self) -> None:
         """Refuses bounds, classes and parameters that are wrong for any people."""
@@ -193,7 +217,43 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
             if given["threshold"] > 0:
                 intercept = problems.choose_threshold(intercept, slopes, given["threshold"])
             models[str(given["classes"][positive])] = describe_model(recoding, intercept, slopes)
-        return Release.of(plan, {"models": models})
+        bought = None
+        if plan.bought is not None:
+            ((positive, theta),) = fitted.items()
+            bought = problems.buy_equation(positive, theta, plan.bought.share).to_dict()
+        return Release.of(plan, {"models": models}, bought)
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        recoding = Recoding.from_dict(release.parameters["features"])
+        functions = list_coefficient_functions(recoding, 1.0)
+        return name_ends(recoding.names, _find_ends(release, functions, level), level)
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        coefficients = list_coefficient_functions(self._recoding, 1.0)
+        functions = list_prediction_functions(self._recoding, raw, coefficients)
+        odds = join_prediction_ends(_find_ends(release, functions, level), 0.0)
+        if odds is None:
+            return None
+        return np.asarray(expit(odds), dtype=np.float64)
+
+    def _choose_interval_share(
+        self, setting: logistic_tuning.TuningChoice, person_weights: PersonWeights, slopes: int
+    ) -> float:
+        """The share of everybody's ε that buys intervals: of two classes, where rows are as they
+        are.
+        """
+        mechanism = setting.mechanism
+        if (
+            not isinstance(mechanism.body, CentredBox)
+            or not (mechanism.body.intercept and slopes)
+            or mechanism.accountant == LABELS
+            or mechanism.several
+        ):
+            return 0.0
+        return choose_interval_share(person_weights.total, slopes, self.interval_share)
 
     def decision_function(self, X: TableLike) -> Floats:
         """Return log-odds of the second class, or the function of each of several classes.
@@ -291,8 +351,12 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         person_weights = self._make_weights(budgets, recoding)
         setting = self._choose_tuning(person_weights, recoding)
         mechanism = setting.mechanism
-        rate = person_weights.find_rate(mechanism, setting.threshold)
-        charges = person_weights.charges(mechanism, rate, setting.threshold)
+        share = self._choose_interval_share(setting, person_weights, recoding.width)
+        bought = None
+        if share > 0:
+            bought = BoughtShare(share, "how columns spread and classes vary")
+        rate = person_weights.find_rate(mechanism, setting.threshold + share)
+        charges = person_weights.charges(mechanism, rate, setting.threshold, share)
         noise: dict[str, Any] = {
             "distribution": "radial noise in the objective",
             "rate": rate,
@@ -315,6 +379,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "neighbours": self.neighbours,
                 "accountant": self.accountant,
                 "association": self._get_association(),
+                "interval_share": self.interval_share,
                 "alpha": setting.alpha,
                 **_describe_body(mechanism),
                 "stretch": setting.stretch,
@@ -329,6 +394,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 neighbours=NEIGHBOURS[self.neighbours],
             ),
             noise=noise,
+            bought=bought,
             grid=logistic_mechanism.make_answer_grid(mechanism, rate),
             theorem=Theorem(
                 f"Objective perturbation: each person l loses {_describe_charge(setting)} "
@@ -427,6 +493,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         return Classes.from_declaration(self.classes, self.bounds, labels)
 
     def _refuse_unknown(self) -> None:
+        check_interval_share(self.interval_share)
         for name, value, known in (
             ("neighbours", self.neighbours, NEIGHBOURS),
             ("accountant", self.accountant, ACCOUNTANTS),
@@ -453,6 +520,25 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "Pass a public guess such as 0.2, 0 if budgets go along with nothing, or nothing.",
                 parameter="association",
             )
+
+
+def _find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
+    """The ends of intervals of functions of the fit, from the release alone; or why there are
+    none.
+    """
+    given = release.parameters
+    if release.bought is not None:
+        return Equation.from_dict(release.bought).find_ends(functions, level)
+    if len(given["classes"]) > 2:
+        return "Intervals are known for two classes alone."
+    if given.get("rows", {}).get("kind") != "box":
+        return (
+            "Rows were cut to a length, or λ was given, so coefficients are shrunk by an unknown "
+            "amount: there is no interval. With more people or a larger ε nothing is cut."
+        )
+    if given["neighbours"] == "labels" or not given["rows"]["intercept"]:
+        return "Intervals are known for models with an intercept whose rows are protected."
+    return explain_too_little(functions.shape[1] - 1)
 
 
 def _list_positive_classes(classes: Any) -> tuple[int, ...]:

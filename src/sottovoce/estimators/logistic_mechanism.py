@@ -45,6 +45,7 @@ from sottovoce.data.loss_kernels import LogisticTerms, RowBlock, SoftmaxTerms, T
 from sottovoce.data.readers import MATRIX_COLUMN, Reader, UnitBallReader
 from sottovoce.data.regression_kernels import has_usable_budget
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
+from sottovoce.estimators.curvature import CurvaturePurchase, Equation, PurchaseWeights
 from sottovoce.noise import continuous, selection
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.schema import is_between
@@ -79,6 +80,9 @@ CURVATURE = 0.15
 #: the fit has to be better by so many powers of e.
 THRESHOLD_STEP = 0.1
 THRESHOLD_PENALTY = 3.0
+#: Rows of a classifier vary as much as its probabilities say, where it is right; where it is not,
+#: up to so many times as much.
+UNEQUAL_CLASSES = 1.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +139,7 @@ class Mechanism:
     @property
     def uses_kappa(self) -> bool:
         """Whether the table of κ applies: two classes in the ball."""
-        return (
-            self.accountant == "kappa" and isinstance(self.body, UnitBall) and not self.several
-        )
+        return self.accountant == "kappa" and isinstance(self.body, UnitBall) and not self.several
 
     def bound_factor(self, rate: float) -> float:
         """Returns a number c such that nobody is charged more than c·W·η_n."""
@@ -258,6 +260,32 @@ class Problems:
         penalty = math.ceil(THRESHOLD_PENALTY * scale)
         scores = errors + np.where(np.arange(len(intercepts)) == own, 0, penalty)
         return float(intercepts[selection.permute_and_flip(scores, scale)])
+
+    def buy_equation(self, positive: int, theta: Floats, share: float) -> Equation:
+        """Buys what intervals of a fit in the box need, at what it released."""
+        people = self.person_weights
+        terms = replace(self._make_kernel(positive), theta=theta)
+        purchase = CurvaturePurchase(
+            self.rows,
+            terms,
+            self.rows.features.recoding,
+            people.purchase_weights,
+            share,
+            most_pull=1.0,
+            most_bend=self.mechanism.flattest,
+        )
+        return Equation(
+            theta=theta,
+            centre=np.zeros(len(theta)),
+            ridge=self.mechanism.ridge,
+            noise=self.mechanism.deviations(self.rate) ** 2,
+            total=self.mechanism.flattest,
+            squares=float(people.person**2 @ people.kinds.people),
+            most_pull=1.0,
+            unequal=UNEQUAL_CLASSES,
+            of="the coefficients of logistic regression on the whole population",
+            bought=purchase.buy(),
+        )
 
     def _make_kernel(self, positive: int) -> LogisticTerms | SoftmaxTerms:
         reader = self.rows.features
@@ -400,9 +428,7 @@ def bound_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def compute_output_scale(
-    person_weights: PersonWeights, mechanism: Mechanism, rate: float
-) -> float:
+def compute_output_scale(person_weights: PersonWeights, mechanism: Mechanism, rate: float) -> float:
     """Returns 2t/ε_out: the density of ν is ∝ exp(−‖ν‖_Λ/scale); t holds the solver's error and b's
     rounding.
     """
@@ -436,9 +462,7 @@ def make_answer_grid(mechanism: Mechanism, rate: float) -> AnswerGrid:
     return AnswerGrid.below(least / steepest)
 
 
-def compute_output_noise(
-    person_weights: PersonWeights, mechanism: Mechanism, rate: float
-) -> float:
+def compute_output_noise(person_weights: PersonWeights, mechanism: Mechanism, rate: float) -> float:
     """Returns the root mean square length of ν."""
     size = mechanism.functions * mechanism.body.width
     inverse = float((1 / mechanism.ridge).mean())
@@ -580,6 +604,13 @@ class PersonWeights:
             )
         return rate
 
+    @cached_property
+    def purchase_weights(self) -> PurchaseWeights:
+        """How strongly each takes part in what is bought for intervals, from what they have left
+        for one problem.
+        """
+        return PurchaseWeights.of(self.kinds, self.row, self.left)
+
     def find_threshold_scale(self, threshold: float) -> int:
         """Returns the whole number of the choice of an intercept at which nobody pays more than
         this share: scores move by at most a person's weight, which costs 2·weight/scale.
@@ -588,11 +619,15 @@ class PersonWeights:
         ratio = self.weights.person[participating] / (threshold * self.left[participating])
         return math.ceil(2 * float(ratio.max()) * (1 + 2.0**-48))
 
-    def charges(self, mechanism: Mechanism, rate: float, threshold: float = 0.0) -> units.Units:
-        """Returns what each kind of people pays for all problems together, the solver's slack and
-        the choice of an intercept included.
+    def charges(
+        self, mechanism: Mechanism, rate: float, threshold: float = 0.0, intervals: float = 0.0
+    ) -> units.Units:
+        """Returns what each kind of people pays for all problems together, the solver's slack, the
+        choice of an intercept, and the share that buys intervals included.
         """
         once = mechanism.charge(self.person, self.ranks, rate) + self.slack
+        if intervals > 0:
+            once = once + self.purchase_weights.charge(intervals)
         if threshold > 0:
             once = once + 2 * self.weights.person / self.find_threshold_scale(threshold)
         once = np.where(self.weights.person > 0, once, 0.0)

@@ -38,9 +38,7 @@ from sottovoce.intervals import Intervals
 UNEQUAL_SPREAD = 1.8
 #: What intervals cover where nothing else is said.
 LEAST_SQUARES = "the coefficients of least squares on the whole population"
-FROM_MOMENTS = (
-    "the released variance of residuals, times 1.8 for rows of unequal spread"
-)
+FROM_MOMENTS = "the released variance of residuals, times 1.8 for rows of unequal spread"
 #: Frequencies of a law's Fourier series, over a period of so many standard deviations.
 FREQUENCIES = np.arange(1, 2049)
 PERIOD = 60.0
@@ -196,8 +194,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
         noises = moments.list_noise(a, theta)
         value = float(c @ theta)
         ends = [
-            value
-            + sign * _find_reach(moments, a, theta, sign * along, deviation, level)
+            value + sign * _find_reach(moments, a, theta, sign * along, deviation, level)
             for sign in (-1, 1)
         ]
         found.append(
@@ -275,8 +272,8 @@ class EigenvalueBound:
 
 
 def name_ends(names: list[str], ends: Ends | str, level: float, middle: float = 0.0) -> Intervals:
-    """Returns the ends by the names of intercept and coefficients, or why there are none; ``middle``
-    is added to the intercept's.
+    """Returns the ends by the names of intercept and coefficients, or why there are none;
+    ``middle`` is added to the intercept's.
     """
     if isinstance(ends, str):
         return explain_no_interval(level, ends)

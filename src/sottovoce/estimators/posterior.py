@@ -188,9 +188,7 @@ class Posterior(LoadableEstimator, LinearRegressor):
         functions = list_sample_functions(release, recoding)
         label = to_interval(release.parameters["label"])
         middle = posterior_mechanism.get_label_scale(label, release.parameters["fit_intercept"])[0]
-        return name_ends(
-            recoding.names, self._find_ends(release, functions, level), level, middle
-        )
+        return name_ends(recoding.names, self._find_ends(release, functions, level), level, middle)
 
     def _compute_prediction_intervals(
         self, release: Release, level: float, X: TableLike
@@ -674,10 +672,14 @@ class AdaptivePosteriorSample(Posterior):
         noise = release.noise
         value: dict[str, Any] = release.value  # type: ignore[assignment]
         if "loudest_weight" not in noise:
-            return "This release was made by an earlier version, which did not say how people weigh."
+            return (
+                "This release was made by an earlier version, which did not say how people weigh."
+            )
         least = value["noisy_eigenvalue"] - SAFE_DEVIATIONS * noise["eigenvalue_standard_deviation"]
         if least <= 0:
-            return "The released eigenvalue cannot be told from noise, so nothing bounds the spread."
+            return (
+                "The released eigenvalue cannot be told from noise, so nothing bounds the spread."
+            )
         bound = EigenvalueBound(
             theta=np.array(value["theta"]),
             least=least,

@@ -39,13 +39,15 @@ from sottovoce.data.readers import EmptyReader, Reader
 from sottovoce.data.regression_kernels import ResidualHistogram, has_usable_budget
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.curvature import (
+    FITTED_LOSS,
     BoughtShare,
     CurvaturePurchase,
     Equation,
+    PurchaseWeights,
     choose_interval_share,
     explain_too_little,
 )
-from sottovoce.estimators.model_intervals import Ends
+from sottovoce.estimators.model_intervals import UNEQUAL_SPREAD, Ends
 from sottovoce.estimators.ridge_errors import (
     EXPLAINED,
     FEATURE_MOMENTS,
@@ -127,6 +129,17 @@ class StagePlan:
         return tuple(part for part in self.parts if part.purpose != INTERVALS)
 
 
+@dataclass(frozen=True, eq=False)
+class SolvedStage:
+    """A stage that fitted slopes: its numbers, and what it released."""
+
+    share: float
+    threshold: float
+    choice: StageParameters
+    centre: Floats
+    fitted: Floats
+
+
 @dataclass(frozen=True)
 class BudgetTotals:
     """Budgets as numbers: S = Σε and Σε² over people, by what the kinds say."""
@@ -169,9 +182,7 @@ def choose_stages(
     return _choose_best_stages(totals, slopes, scale, left)
 
 
-def _choose_best_stages(
-    totals: BudgetTotals, slopes: int, scale: float, left: float
-) -> StagePlan:
+def _choose_best_stages(totals: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
     location = max(30 / totals.total, 0.02)
     options = [_evaluate_stages(totals, slopes, scale, left, bought) for bought in (0.0, location)]
     return min(options, key=lambda option: option.expected)
@@ -269,39 +280,43 @@ class StagedFit:
         """Fits intercept and slopes."""
         return self._minimise_perturbed(share, threshold, choice, self.rows.features, centre)
 
-    def buy_equation(
-        self,
-        share: float,
-        fitted_share: float,
-        tau: float,
-        choice: StageParameters,
-        centre: Floats,
-        fitted: Floats,
-    ) -> Equation:
+    def buy_equation(self, share: float, solved: SolvedStage) -> Equation:
         """Buys what intervals of a fit need, at what it released."""
         p = self.rows.features.width
         kinds = self.budgets.kinds
+        choice = solved.choice
+        tau = solved.threshold
         H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
-        row_weights, _ = self._compute_row_weights(fitted_share, H, p)
+        row_weights, _ = self._compute_row_weights(solved.share, H, p)
         terms = HuberTerms(
             reader=self.rows.features,
             label=self.rows.label,
             owner=self.rows.owner,
             row_weights=row_weights,
             loss=losses.SoftHuber(tau, H),
-            theta=fitted,
+            theta=solved.fitted,
+        )
+        purchase = CurvaturePurchase(
+            self.rows,
+            terms,
+            self.rows.features.recoding,
+            PurchaseWeights.of(kinds, row_weights, units.to_epsilon(kinds.epsilon)),
+            share,
+            tau,
         )
         intercept, slope = compute_noise_moments(p, *choice.norm)
         person = row_weights * kinds.rows
         return Equation(
-            theta=fitted,
-            centre=centre,
+            theta=solved.fitted,
+            centre=solved.centre,
             ridge=np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)]),
             noise=tau**2 * np.concatenate([[intercept], np.full(p, slope)]),
             total=float(person @ kinds.people),
             squares=float(person**2 @ kinds.people),
             most_pull=tau,
-            bought=CurvaturePurchase(self.rows, terms, kinds, share, tau).buy(),
+            unequal=UNEQUAL_SPREAD,
+            of=FITTED_LOSS,
+            bought=purchase.buy(),
         )
 
     def _minimise_perturbed(
@@ -447,14 +462,13 @@ def fit_in_stages(
     return run_stages(fit, choose_stages(totals, p, scale, left, interval_share), centre)
 
 
-def run_stages(
-    fit: StagedFit, chosen: StagePlan, centre: Floats
-) -> tuple[Floats, Equation | None]:
+def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> tuple[Floats, Equation | None]:
     """Runs the rest of the recipe."""
     totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     scale = chosen.scale
     equation = None
+    solved = None
     for part in chosen.parts:
         if part.purpose == "location":
             centre = fit.constant(
@@ -466,7 +480,8 @@ def run_stages(
             candidates = list_halvings(scale, RESIDUAL_SCALES)
             scale = 0.965 * fit.scale(part.share, 0.7, candidates, centre, fit.rows.features)
         elif part.purpose == INTERVALS:
-            equation = fit.buy_equation(part.share, *last)
+            if solved is not None:
+                equation = fit.buy_equation(part.share, solved)
         else:
             refit = len(chosen.parts) > 1 and part.purpose == "fit" and scale is not chosen.scale
             if refit:
@@ -475,7 +490,7 @@ def run_stages(
                 size = chosen.intercept_size
             choice = choose_for_share(totals, p, part.share, size)
             fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
-            last = (part.share, choice.threshold * scale, choice, centre, fitted)
+            solved = SolvedStage(part.share, choice.threshold * scale, choice, centre, fitted)
             centre = shrink_slopes(
                 fitted,
                 centre,
