@@ -495,12 +495,13 @@ def write_interval_sentences(release: Any) -> list[str]:
         between = f"with {level} probability each, " + "; ".join(
             f"{one.name} {one.describe()}" for one in found
         )
-    known = [one for one in found if one.noise is not None and one.sampling is not None]
     parts = ""
-    if len(known) == 1 and len(found) == 1:
+    noise = found[0].noise
+    sampling = found[0].sampling
+    if len(found) == 1 and noise is not None and sampling is not None:
         parts = (
-            f" Noise alone: ± {round_to_error(known[0].noise, known[0].noise)}; sampling alone: ± "
-            f"{round_to_error(known[0].sampling, known[0].sampling)}."
+            f" Noise alone: ± {round_to_error(noise, noise)}; sampling alone: ± "
+            f"{round_to_error(sampling, sampling)}."
         )
     return [
         f"Interval of {told['of']}: {between}.{parts} Sampling is known from "

@@ -136,8 +136,10 @@ class IntervalEstimator:
     def _find_intervals(self, level: float) -> Intervals:
         check_is_fitted(self, "release_")
         intervals = compute_intervals(self, self.release_, check_level(level))
-        if intervals is None or intervals.why is not None:
-            raise no_interval_error(intervals and intervals.why)
+        if intervals is None:
+            raise no_interval_error()
+        if intervals.why is not None:
+            raise no_interval_error(intervals.why)
         return intervals
 
     def _compute_intervals(self, release: Release, level: float) -> Intervals | None:

@@ -192,7 +192,8 @@ class CurvaturePurchase:
     def _fold(self, describe: Callable[..., Floats], *, squared: bool) -> Reals:
         weights = self.weights.weights
         kernel = BentSums(self.terms, weights.row, describe, self.slopes, squared)
-        return kernel.to_fractions(self.rows.engine.fold(kernel)) / weights.total
+        sums: Reals = kernel.to_fractions(self.rows.engine.fold(kernel)) / weights.total
+        return sums
 
     def _find_deviation(self, dimension: int, share: float) -> float:
         """Of a coordinate of box noise of width one."""
@@ -217,7 +218,8 @@ class CurvaturePurchase:
         longest = find_longest(p)
         rate = share / (math.sqrt(2) * self.weights.ratio * (1 + 2.0**-40))
         i, k = np.triu_indices(p)
-        noise = continuous.draw_l2(rate, len(i)) * np.where(i == k, Fraction(1), ROOT_OF_HALF)
+        twice = np.array([Fraction(1) if same else ROOT_OF_HALF for same in i == k], dtype=object)
+        noise = continuous.draw_l2(rate, len(i)) * twice
         grid = AnswerGrid.below(1 / rate)
         drawn = longest * grid.nearest(self._sum_shape(means, metric)[i, k] + noise)
         R = np.zeros((p, p))

@@ -63,8 +63,10 @@ class Ends:
 
     def with_known_intercept(self) -> Ends:
         """The same, behind an intercept that is 0 by the model."""
-        parts = ([0.0, *part] for part in (self.low, self.high, self.noise, self.sampling))
-        return Ends(*map(np.array, parts), self.sampling_from, self.of)
+        low, high, noise, sampling = (
+            np.array([0.0, *part]) for part in (self.low, self.high, self.noise, self.sampling)
+        )
+        return Ends(low, high, noise, sampling, self.sampling_from, self.of)
 
 
 def compute_sum_half_width(level: float, scales: Any, deviation: float) -> float:
@@ -204,7 +206,8 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
                 moments.find_half_width(level, np.zeros(1), deviation),
             ]
         )
-    return Ends(*np.array(found).T, sampling_from=FROM_MOMENTS)
+    low, high, noise, rows = np.array(found).T
+    return Ends(low, high, noise, rows, FROM_MOMENTS)
 
 
 def _sum_covariance(moments: NoisyMoments, theta: Floats, sampling: float) -> Floats:
