@@ -221,7 +221,8 @@ class ModelEstimator(LinearModel, Estimator):
     """
 
     bounds: BoundsLike | None
-    later = ("missing",)  # what older books do not know about a question
+    # what older books do not know about a question
+    later: tuple[str, ...] = ("missing",)
     _recoding: Recoding
 
     def fit(
