@@ -98,6 +98,22 @@ class Products:
 
 
 @dataclass(frozen=True, eq=False)
+class ResidualSizes:
+    """Cells of residuals by their size: cell j holds those above bound j − 1 and up to bound j."""
+
+    bounds: Floats  # ascending
+
+    @property
+    def cells(self) -> int:
+        """The number of bounds; one cell more holds what is above all of them."""
+        return len(self.bounds)
+
+    def integers(self, values: Floats) -> Integers:
+        """Returns the cell of each residual."""
+        return np.searchsorted(self.bounds, np.abs(values))
+
+
+@dataclass(frozen=True, eq=False)
 class ResidualHistogram:
     """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole
     numbers.
@@ -107,7 +123,7 @@ class ResidualHistogram:
     label: Label
     owner: GroupLookup
     weights: NDArray[np.int64]  # of one row, by kind; they must add up to less than 2^62
-    grid: Any  # a statistics.Quantiser
+    grid: Any  # a Grid, or ResidualSizes
     theta: NDArray[np.float64]
 
     @property

@@ -7,11 +7,12 @@ A fit θ̂ solves Σ v_i·ψ_i·φ_i = Λ(θ̂ − θ₀) + b, and the populatio
     M(θ* − θ̂) = Λ(θ̂ − θ₀) + b − S,     M = Σ v_i·ψ'_i·φ_iφ_iᵀ,   S = Σ v_i·ψ_i(θ*)·φ_i
 
 The right side is known but for noise of public law and for S. M is bought, as far as intervals need
-it, in three steps, each a share of everybody's ε, around what the steps before released:
+it, in four steps, each a share of everybody's ε, around what the steps before released:
 
     step         what is released with noise                           how far person l moves it
     means        Σ wψ', Σ wψ'z_j                                       W_l each (box noise)
-    spreads      Σ wψ'|z_j − μ_j|, Σ w(ψ/τ)²                           W_l·m_j, W_l (box noise)
+    spreads      Σ wψ'|z_j − μ_j|                                      W_l·m_j (box noise)
+    pulls        Σ w(ψ/τ)²                                             W_l (Laplace)
     shape        R = Σ w·ggᵀ, ‖g‖² ≤ ρ, where its noise would be small  W_l·√2·ρ (radial noise)
                  else its smallest eigenvalue                          W_l·ρ (Laplace)
 
@@ -42,13 +43,18 @@ from sottovoce.data.loss_kernels import BentSums, RowTerms
 from sottovoce.estimators.model_intervals import Ends, widen_variance
 from sottovoce.noise import continuous
 from sottovoce.noise.grid import AnswerGrid
-from sottovoce.noise.source import Reals
 from sottovoce.weights import Weights
 
 #: Whole-number weights have so many bits, for sums of products in doubles.
 WEIGHT_BITS = 26
-#: So many units of ε in all, for each coefficient, buy the three steps.
-UNITS = (30.0, 25.0, 25.0)
+#: So many units of ε in all, for each coefficient, buy means, spreads and shape; and so many the
+#: size of pulls.
+MEANS_UNITS = 30.0
+SPREADS_UNITS = 25.0
+SHAPE_UNITS = 25.0
+PULL_UNITS = 150.0
+#: Of a classifier, whose pulls are about as large as they can be, fewer do.
+CLASS_PULL_UNITS = 30.0
 #: They are bought where they come to at most this share of everybody's budget; where that is ample,
 #: to at least the other.
 MOST_SHARE = 0.03
@@ -72,21 +78,29 @@ LEAST_EIGENVALUE = 0.1
 FROM_CURVATURE = "the bought variance of residuals, times {:g} for rows of unequal spread"
 
 
-def choose_interval_share(total: float, slopes: int, wanted: float | None) -> float:
+def list_units(slopes: int, pulls: float) -> tuple[float, float, float, float]:
+    """Returns how many units of ε in all the four steps need."""
+    d = slopes + 1
+    return (MEANS_UNITS * d, SPREADS_UNITS * d, pulls, SHAPE_UNITS * d)
+
+
+def choose_interval_share(
+    total: float, slopes: int, wanted: float | None, pulls: float = PULL_UNITS
+) -> float:
     """Returns the share of everybody's budget that buys intervals: what is wanted, or else from S =
     Σε; 0 where it would have to be too large.
     """
     if wanted is not None:
         return float(wanted)
-    share = sum(UNITS) * (slopes + 1) / total
+    share = sum(list_units(slopes, pulls)) / total
     if share > MOST_SHARE:
         return 0.0
     return max(share, LEAST_SHARE)
 
 
-def explain_too_little(slopes: int) -> str:
+def explain_too_little(slopes: int, pulls: float = PULL_UNITS) -> str:
     """Says how much budget intervals need."""
-    needed = sum(UNITS) * (slopes + 1) / MOST_SHARE
+    needed = sum(list_units(slopes, pulls)) / MOST_SHARE
     return (
         f"There is too little budget for intervals with {slopes} slopes: the ε of all people "
         f"together would have to be {math.ceil(needed):,} or more, or a larger share of it must "
@@ -133,7 +147,7 @@ class PurchaseWeights:
 
 @dataclass(frozen=True, eq=False)
 class CurvaturePurchase:
-    """The three steps, on rows at a released θ."""
+    """The four steps, on rows at a released θ."""
 
     rows: Dataset
     terms: RowTerms  # which row pulls and bends how strongly, at the released θ
@@ -142,6 +156,7 @@ class CurvaturePurchase:
     share: float
     most_pull: float  # τ
     most_bend: float = 1.0
+    pulls: float = PULL_UNITS
 
     @property
     def slopes(self) -> int:
@@ -151,61 +166,58 @@ class CurvaturePurchase:
     @property
     def shares(self) -> Floats:
         """Of each step."""
-        return self.share * np.array(UNITS) / sum(UNITS)
+        needed = np.array(list_units(self.slopes, self.pulls))
+        return np.asarray(self.share * needed / needed.sum())
 
     def buy(self) -> dict[str, Any]:
-        """Returns what the three steps release, as public JSON."""
+        """Returns what the four steps release, as public JSON."""
         p = self.slopes
-        first, second, third = self.shares
-        bend, *pulled = self._add_box_noise(
-            self._sum(DescribeMeans(self.most_bend)), np.ones(p + 1), first
-        )
+        first, second, third, fourth = map(float, self.shares)
+        bend, *pulled = self._add_box_noise(self._fold(DescribeMeans(self.most_bend)), first)
         bend = max(float(bend), self._find_deviation(p + 1, first))
         means = np.clip(np.array(pulled) / bend, -0.5, 0.5)
-        widths = np.append(0.5 + np.abs(means), 1.0)
+        widths = 0.5 + np.abs(means)
         found = self._add_box_noise(
-            self._sum(DescribeSpreads(means, widths, self.most_pull, self.most_bend)),
-            widths,
-            second,
+            self._fold(DescribeSpreads(means, widths, self.most_bend)), second
         )
-        noise = self._find_deviation(p + 1, second) * widths
-        spreads = np.maximum(found, noise)[:-1] / bend
+        spreads = np.maximum(found, self._find_deviation(p, second)) * widths / bend
         metric = bend * spreads**2 * list_square_factors(self.recoding)
-        if find_matrix_noise(p, third / self.weights.ratio) <= MATRIX_NOISE:
-            shape = self._buy_matrix(means, metric, third)
+        (pull,) = self._add_box_noise(self._fold(DescribePulls(self.most_pull)), third)
+        if find_matrix_noise(p, fourth / self.weights.ratio) <= MATRIX_NOISE:
+            shape = self._buy_matrix(means, metric, fourth)
         else:
-            shape = self._buy_eigenvalue(means, metric, third)
+            shape = self._buy_eigenvalue(means, metric, fourth)
         return {
             "bend": bend,
             "means": means.tolist(),
             "mean_deviation": self._find_deviation(p + 1, first),
             "squares": metric.tolist(),
-            "pull": float(found[-1]),
-            "pull_scale": float(noise[-1]) / math.sqrt(2),
+            "pull": float(pull),
+            "pull_scale": self.weights.ratio / third,
             **shape,
         }
 
-    def _sum(self, describe: Callable[..., Floats]) -> Reals:
-        """Σ w·(what is described), exactly; all entries lie within ±1."""
-        return self._fold(describe, squared=False)
-
-    def _fold(self, describe: Callable[..., Floats], *, squared: bool) -> Reals:
+    def _fold(self, describe: Callable[..., Floats], *, squared: bool = False) -> Any:
+        """Σ w·(what is described) as fractions, or that of its squares; all entries lie within
+        ±1.
+        """
         weights = self.weights.weights
         kernel = BentSums(self.terms, weights.row, describe, self.slopes, squared)
-        sums: Reals = kernel.to_fractions(self.rows.engine.fold(kernel)) / weights.total
-        return sums
+        return kernel.to_fractions(self.rows.engine.fold(kernel)) / weights.total
 
     def _find_deviation(self, dimension: int, share: float) -> float:
         """Of a coordinate of box noise of width one."""
         one = self.weights.ratio / share
         return one * math.sqrt((dimension + 1) * (dimension + 2) / 3)
 
-    def _add_box_noise(self, sums: Reals, widths: Floats, share: float) -> Floats:
-        """Returns sums, in units of the widths, with noise that costs everybody this share."""
+    def _add_box_noise(self, sums: Any, share: float) -> Floats:
+        """Returns sums of entries that no person moves by more than their weight, with noise that
+        costs everybody this share.
+        """
         scale = self.weights.ratio / share
         noise = continuous.draw_box(np.full(len(sums), scale))
         grid = AnswerGrid.below(self._find_deviation(len(sums), share))
-        return np.asarray(grid.nearest(sums + noise) * widths, dtype=np.float64)
+        return grid.nearest(sums + noise)
 
     def _sum_shape(self, means: Floats, metric: Floats) -> Any:
         """R/ρ, exactly."""
@@ -280,19 +292,28 @@ class DescribeMeans:
 
 @dataclass(frozen=True, eq=False)
 class DescribeSpreads:
-    """(ψ'|z_j − μ_j|/m_j, (ψ/τ)²) of each row."""
+    """ψ'|z_j − μ_j|/m_j of each row."""
 
     means: Floats
-    widths: Floats  # m_j, and one more
-    most_pull: float
+    widths: Floats  # m_j
     most_bend: float
 
     def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
         """Returns them, all between 0 and 1."""
         part = np.minimum(bend / self.most_bend, 1.0)
-        spreads = np.abs(rows - self.means) * (part[:, None] / self.widths[:-1])
-        pulls = np.minimum((pull / self.most_pull) ** 2, 1.0)
-        return np.column_stack([np.minimum(spreads, 1.0), pulls])
+        spreads = np.abs(rows - self.means) * (part[:, None] / self.widths)
+        return np.minimum(spreads, 1.0)
+
+
+@dataclass(frozen=True)
+class DescribePulls:
+    """(ψ/τ)² of each row."""
+
+    most_pull: float
+
+    def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
+        """Returns them, all between 0 and 1."""
+        return np.minimum((pull / self.most_pull) ** 2, 1.0)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,6 +345,7 @@ class Equation:
     squares: float  # Σ W_l² over people
     most_pull: float
     unequal: float  # rows may vary so many times as much where they count most
+    moved: float  # by how much the published intercept was moved after the fit
     of: str  # what is covered, in words
     bought: dict[str, Any]
 
@@ -395,8 +417,11 @@ class Equation:
         sampling = sampling / self.total
         middle = functions @ self.theta + shifted / self.total
         reach = wide / self.total + np.hypot(noise, sampling)
+        moved = np.asarray(functions)[:, 0] * self.moved
         told = FROM_CURVATURE.format(self.unequal)
-        return Ends(middle - reach, middle + reach, noise, sampling, told, self.of)
+        low = middle - reach + np.minimum(moved, 0.0)
+        high = middle + reach + np.maximum(moved, 0.0)
+        return Ends(low, high, noise, sampling, told, self.of)
 
 
 class Shape(Protocol):

@@ -36,6 +36,7 @@ from sottovoce.estimators.base import (
     predict_linear,
 )
 from sottovoce.estimators.curvature import (
+    CLASS_PULL_UNITS,
     BoughtShare,
     Equation,
     choose_interval_share,
@@ -253,7 +254,9 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
             or mechanism.several
         ):
             return 0.0
-        return choose_interval_share(person_weights.total, slopes, self.interval_share)
+        return choose_interval_share(
+            person_weights.total, slopes, self.interval_share, CLASS_PULL_UNITS
+        )
 
     def decision_function(self, X: TableLike) -> Floats:
         """Return log-odds of the second class, or the function of each of several classes.
@@ -538,7 +541,7 @@ def _find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
         )
     if given["neighbours"] == "labels" or not given["rows"]["intercept"]:
         return "Intervals are known for models with an intercept whose rows are protected."
-    return explain_too_little(functions.shape[1] - 1)
+    return explain_too_little(functions.shape[1] - 1, CLASS_PULL_UNITS)
 
 
 def _list_positive_classes(classes: Any) -> tuple[int, ...]:

@@ -45,7 +45,12 @@ from sottovoce.data.loss_kernels import LogisticTerms, RowBlock, SoftmaxTerms, T
 from sottovoce.data.readers import MATRIX_COLUMN, Reader, UnitBallReader
 from sottovoce.data.regression_kernels import has_usable_budget
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
-from sottovoce.estimators.curvature import CurvaturePurchase, Equation, PurchaseWeights
+from sottovoce.estimators.curvature import (
+    CLASS_PULL_UNITS,
+    CurvaturePurchase,
+    Equation,
+    PurchaseWeights,
+)
 from sottovoce.noise import continuous, selection
 from sottovoce.noise.grid import AnswerGrid
 from sottovoce.schema import is_between
@@ -273,6 +278,7 @@ class Problems:
             share,
             most_pull=1.0,
             most_bend=self.mechanism.flattest,
+            pulls=CLASS_PULL_UNITS,
         )
         return Equation(
             theta=theta,
@@ -283,6 +289,7 @@ class Problems:
             squares=float(people.person**2 @ people.kinds.people),
             most_pull=1.0,
             unequal=UNEQUAL_CLASSES,
+            moved=0.0,
             of="the coefficients of logistic regression on the whole population",
             bought=purchase.buy(),
         )

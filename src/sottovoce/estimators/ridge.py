@@ -74,6 +74,10 @@ METHODS: dict[str, Method] = {
 }
 
 
+#: What the objective method may estimate; "soft" is how older versions called "squared".
+LOSSES = ("squared", "robust", "huber", "soft")
+
+
 class Ridge(LoadableEstimator, LinearRegressor):
     """Linear regression, each person with the weight that their own ε allows.
 
@@ -85,7 +89,8 @@ class Ridge(LoadableEstimator, LinearRegressor):
     ``method="statistics"``, which is exact.
 
     **Formula.** By default objective perturbation with the soft Huber loss, in stages that first
-    buy the labels' scale and fit slopes only where these can pay for their noise
+    buy the labels' scale, fit slopes only where these can pay for their noise, and end with what
+    was clipped, so that the answer tends to that of least squares as budgets grow
     (docs/theory/objective.md).
 
     >>> import numpy as np, sottovoce as sv
@@ -110,7 +115,10 @@ class Ridge(LoadableEstimator, LinearRegressor):
         Regularisation λ of the output methods and of "statistics", a public number; None: chosen by
         the plan from public numbers, and written into plan and release.
     loss :
-        "soft" or "huber", for the objective method.
+        What the objective method estimates. "squared": the mean of the labels, as least squares
+        does. "robust": a centre between mean and median, on which labels far away have little pull;
+        "huber" is the same by Huber's loss, which costs a logarithm more. "soft" is an older name
+        of "squared".
     label_scale :
         Public guess of the labels' standard deviation; saves the budget that would buy it.
     coefficient_bound :
@@ -120,10 +128,21 @@ class Ridge(LoadableEstimator, LinearRegressor):
     missing :
         Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
+    association :
+        Public bound on how far the labels of people with one budget lie from what everybody's
+        model says, on average, in the label's unit, for the objective method. The larger it is,
+        the less of a large ε is spent. None: 0, budgets go along with nothing that the features do
+        not explain.
     interval_share :
-        Share of everybody's ε that buys what intervals need (objective method); if not given,
-        chosen from public numbers. 0 buys nothing.
+        Share of everybody's ε that buys what intervals need, for the objective method; if not
+        given, chosen from public numbers. 0 buys nothing.
     """
+
+    later = (
+        "missing",
+        "association",
+        "interval_share",
+    )  # what older books do not know about a question
 
     def __init__(
         self,
@@ -131,11 +150,12 @@ class Ridge(LoadableEstimator, LinearRegressor):
         *,
         method: str = "objective",
         alpha: float | None = None,
-        loss: str = "soft",
+        loss: str = "squared",
         label_scale: float | None = None,
         coefficient_bound: float | None = None,
         rho: bool = False,
         missing: float | None = None,
+        association: float | None = None,
         interval_share: float | None = None,
     ) -> None:
         self.bounds = bounds
@@ -146,9 +166,8 @@ class Ridge(LoadableEstimator, LinearRegressor):
         self.coefficient_bound = coefficient_bound
         self.rho = rho
         self.missing = missing
+        self.association = association
         self.interval_share = interval_share
-
-    later = ("missing", "interval_share")  # what older books do not know about a question
 
     def asked_parameters(self) -> dict[str, Any]:
         """Return the parameters that a request is remembered by.
@@ -156,11 +175,14 @@ class Ridge(LoadableEstimator, LinearRegressor):
         Returns
         -------
         dict[str, Any]
-            Parameters by name; the default method has no λ, and 1.0 still stands for it.
+            Parameters by name; the default method has no λ, and 1.0 still stands for it; "soft"
+            stands for the default loss.
         """
         given: dict[str, Any] = self.get_params()
+        if self.loss == "squared":
+            given["loss"] = "soft"
         if self.method == "objective" and self.alpha is None:
-            return {**given, "alpha": 1.0}
+            given["alpha"] = 1.0
         return given
 
     def validate(self) -> None:
@@ -256,11 +278,11 @@ class Ridge(LoadableEstimator, LinearRegressor):
                 "Take a public regularisation above 0, or none to have it chosen.",
                 parameter="alpha",
             )
-        if not is_one_of(self.loss, ("soft", "huber")):
+        if not is_one_of(self.loss, LOSSES):
             raise InvalidParameter(
-                "The loss is neither 'soft' nor 'huber'.",
-                "",
-                "Choose one of the two.",
+                "There is no such loss.",
+                f"Losses: {', '.join(LOSSES)}.",
+                "Choose one.",
                 parameter="loss",
             )
         check_flag(self.rho, "rho")
