@@ -17,6 +17,9 @@ What budgets may have to do with values is not in it: how far that may move the 
     bias           how far budgets that go along with values may move the answer besides
     sampling_from  where the sampling part comes from, in words
     of             what is covered, in words
+    why            where there is no interval: why not, in words
+
+An end that is None is not known: nothing that the release says leaves any number out.
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ class Intervals:
     sampling_from: str
     of: str
     bias: Numbers | None = None
+    why: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the intervals as public JSON.
@@ -94,7 +98,7 @@ class Intervals:
         Returns
         -------
         Any
-            A pair, a list of pairs, or a dict of pairs by name.
+            A pair, a list of pairs, or a dict of pairs by name; infinite where an end is not known.
         """
         return _join_ends(self.low, self.high)
 
@@ -111,10 +115,10 @@ def check_level(level: Any) -> float:
     return float(level)
 
 
-def no_interval_error() -> InvalidParameter:
+def no_interval_error(why: str | None = None) -> InvalidParameter:
     """The refusal of an interval where none is known that keeps its level."""
     return InvalidParameter(
-        "This estimator has no interval.",
+        why or "This estimator has no interval.",
         "An interval follows from the release alone, and keeps its level whatever the rows are.",
         "Use the expected error of the release, which says how far the answer is typically off.",
     )
@@ -125,7 +129,7 @@ def _join_ends(low: Any, high: Any) -> Any:
         return {name: _join_ends(low[name], high[name]) for name in low}
     if isinstance(low, list):
         return [_join_ends(a, b) for a, b in zip(low, high, strict=True)]
-    return (low, high)
+    return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
 def compute_half_width(level: float, laplace: float, deviation: float) -> float:

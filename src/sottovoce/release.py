@@ -35,6 +35,7 @@ from sottovoce.wording import (
     name_quantiles,
     warn_if_uninformative,
     write_error_sentence,
+    write_interval_sentences,
 )
 
 FORMAT = "sottovoce.release/1"
@@ -280,6 +281,7 @@ class Release:
                 self._describe_answer(),
                 self._describe_subject(),
                 write_error_sentence(self),
+                *write_interval_sentences(self),
                 *nothing,
                 *self.promise_in_words(),
                 self.reasons(),

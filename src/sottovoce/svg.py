@@ -257,6 +257,36 @@ def draw_bars(
     return picture.to_svg(f"{title}: " + "; ".join(f"{bar.name}, {bar.value}" for bar in bars))
 
 
+def draw_interval_parts(
+    title: str, lines: Sequence[tuple[str, str, float, float]], names: tuple[str, str]
+) -> str:
+    """Return on each line a name, two bars one above the other (half the width that each of two
+    parts alone would have), and words; each line has a scale of its own, its longer bar of full
+    length.
+    """
+    left = LETTER * max(len(line[0]) for line in lines) + GAP
+    right = LETTER * max(len(line[1]) for line in lines) + GAP
+    full = max(NARROW_WIDTH - left - right, NARROW_BAR_LENGTH)
+    picture = Picture("bars compact", left + full + right, BAR_LINE * (len(lines) + 1))
+    thickness = BAR_THICKNESS / 2
+    for place, (name, words, *sizes) in enumerate(lines):
+        middle = place * BAR_LINE + BAR_LINE / 2
+        longest = max(sizes) or 1.0
+        picture.add_text(left - GAP, middle, name, "end", "")
+        for size, kind, top in zip(
+            sizes, ("own", "second"), (middle - thickness, middle), strict=True
+        ):
+            picture.add_bar(left, top, max(full * size / longest, 1), thickness, kind)
+        picture.add_text(left + full + GAP, middle, words, "start", "")
+    bottom = len(lines) * BAR_LINE + BAR_LINE / 2
+    at = left
+    for name, kind in zip(names, ("own", "second"), strict=True):
+        picture.add_bar(at, bottom - thickness / 2, thickness, thickness, kind)
+        picture.add_text(at + thickness + GAP, bottom, name, "start", "")
+        at += thickness + 2 * GAP + LETTER * len(name)
+    return picture.to_svg(f"{title}: " + "; ".join(f"{name}, {words}" for name, words, *_ in lines))
+
+
 def draw_share(share: float, label: str) -> str:
     """Return one bar as long as there is room, coloured as far as ``share``, from 0 to 1."""
     picture = Picture("share", SHARE_LENGTH, SHARE_HEIGHT)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sottovoce.schema import Subject
@@ -350,3 +351,76 @@ def _compute_random_point_error(q: float, spread: float) -> float:
     inside = 1 / 12 + (q - 0.5) ** 2
     outside = (q**2 + (1 - q) ** 2) / 2
     return math.sqrt(spread * inside + (1 - spread) * outside)
+
+
+@dataclass(frozen=True)
+class NamedInterval:
+    """One interval of a release; what is not known is None."""
+
+    name: str
+    low: float | None
+    high: float | None
+    noise: float | None
+    sampling: float | None
+
+    def describe(self) -> str:
+        """The two ends, rounded to the width."""
+        if self.low is None or self.high is None:
+            return "not known"
+        width = (self.high - self.low) / 2
+        return f"{round_to_error(self.low, width)} to {round_to_error(self.high, width)}"
+
+
+def list_intervals(release: Any) -> list[NamedInterval]:
+    """Returns the intervals of a release by what they are called; none where it has none."""
+    if release.intervals is None:
+        return []
+    parts = [release.intervals[name] for name in ("low", "high", "noise", "sampling")]
+    if isinstance(parts[0], Mapping):
+        return _list_named_intervals("", parts)
+    if isinstance(parts[0], list):
+        names = [name for name, _ in name_quantiles(release)]
+        return [NamedInterval(*told) for told in zip(names, *parts, strict=True)]
+    return [NamedInterval(release.question, *parts)]
+
+
+def _list_named_intervals(function: str, parts: list[Any]) -> list[NamedInterval]:
+    found = []
+    for name in parts[0]:
+        own = [part[name] for part in parts]
+        if isinstance(own[0], Mapping):
+            found += _list_named_intervals(f"{name}: ", own)
+        else:
+            found.append(NamedInterval(f"{function}{name}", *own))
+    return found
+
+
+def write_interval_sentences(release: Any) -> list[str]:
+    """Returns the intervals of a release as sentences, and where they come from; or why there are
+    none.
+    """
+    told = release.intervals
+    if told is None:
+        return []
+    if told.get("why"):
+        return [f"Interval: none. {told['why']}"]
+    level = format_percent(told["level"])
+    found = list_intervals(release)
+    if len(found) == 1:
+        between = f"{add_unit(found[0].describe(), release)}, with {level} probability"
+    else:
+        between = f"with {level} probability each, " + "; ".join(
+            f"{one.name} {one.describe()}" for one in found
+        )
+    parts = ""
+    noise = found[0].noise
+    sampling = found[0].sampling
+    if len(found) == 1 and noise is not None and sampling is not None:
+        parts = (
+            f" Noise alone: ± {round_to_error(noise, noise)}; sampling alone: ± "
+            f"{round_to_error(sampling, sampling)}."
+        )
+    return [
+        f"Interval of {told['of']}: {between}.{parts} Sampling is known from "
+        f"{told['sampling_from']}."
+    ]

@@ -26,12 +26,14 @@ from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import UnitBall
 from sottovoce.estimators.logistic_mechanism import (
     SLACK,
-    BudgetScale,
     PersonWeights,
-    PublicRows,
-    choose_with_public_rows,
     compute_noise_price,
     count_changed_problems,
+)
+from sottovoce.estimators.logistic_tuning import (
+    BudgetScale,
+    PublicRows,
+    choose_with_public_rows,
     make_noise_directions,
 )
 from sottovoce.schema import Classes

@@ -122,10 +122,14 @@ class IntervalEstimator:
         intervals = compute_intervals(self, self.release_, check_level(level))
         if intervals is None:
             raise no_interval_error()
+        if intervals.why is not None:
+            raise no_interval_error(intervals.why)
         return intervals
 
     def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
-        """Computes the intervals from the release alone; None where there are none."""
+        """Computes the intervals from the release alone; None where there are none, or intervals
+        that say why there are none.
+        """
         return None
 
 
@@ -164,10 +168,10 @@ class LinearModel(IntervalEstimator, BaseEstimator):
         InvalidParameter
             The level is no probability, or this estimator has no interval.
         """
+        intervals = self._find_intervals(level)
         if X is None:
-            return self._find_intervals(level).pairs()
-        check_is_fitted(self, "release_")
-        limits = self._compute_prediction_intervals(self.release_, check_level(level), X)
+            return intervals.pairs()
+        limits = self._compute_prediction_intervals(self.release_, intervals.level, X)
         if limits is None:
             raise no_interval_error()
         return limits

@@ -68,6 +68,8 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
+from sottovoce.estimators.model_intervals import explain_no_interval
+from sottovoce.intervals import Intervals
 from sottovoce.noise.source import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
@@ -417,6 +419,13 @@ class ERM(LoadableEstimator, ModelEstimator):
                 )
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        return explain_no_interval(
+            level,
+            "Noisy gradient descent has no interval: how far its last step is from the minimum is "
+            "not known from what is released.",
+        )
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         return make_erm_plan(self, budgets, recoding, self._describe_label())

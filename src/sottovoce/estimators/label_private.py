@@ -10,6 +10,10 @@ z_i in 0 … N  labels on a grid (grid.values), N = grid.values.cells
 S = K·z       the exact statistic; ⌊S/2^t⌋ after the shift by t bits
 D_l           reach: how far K·z moves in the ℓ1 norm with the labels of person l, a cell each
 b             scale of the discrete Laplace noise, in shifted units
+
+Where σ² is not declared and budgets are ample, a small share of everybody's buys it for intervals:
+the mean squared residual of the released model, as a Mean would be released
+(docs/theory/intervals.md).
 """
 
 from __future__ import annotations
@@ -56,10 +60,21 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import make_budgets, make_release, read_source
+from sottovoce.estimators import mean
 from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
+from sottovoce.estimators.curvature import BoughtShare
+from sottovoce.estimators.model_intervals import (
+    UNEQUAL_SPREAD,
+    Ends,
+    compute_sum_half_width,
+    join_prediction_ends,
+    name_ends,
+    widen_variance,
+)
 from sottovoce.guarantee import Guarantee
+from sottovoce.intervals import Intervals
 from sottovoce.noise import source
-from sottovoce.noise.source import Grid, exponent_below, power_of_two
+from sottovoce.noise.source import Grid, MeanGrid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -147,6 +162,9 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     missing :
         Public constant between the labels' bounds that stands for missing labels; without it they
         are refused.
+    interval_share :
+        Share of everybody's ε that buys the labels' variance for intervals; if not given, chosen
+        from public numbers where noise_variance is not declared. 0 buys nothing.
     """
 
     intercept_: float
@@ -158,14 +176,16 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         fit_intercept: bool = True,
         sensitivity: str = "exact",
         missing: float | None = None,
+        interval_share: float | None = None,
     ) -> None:
         self.label_bounds = label_bounds
         self.noise_variance = noise_variance
         self.fit_intercept = fit_intercept
         self.sensitivity = sensitivity
         self.missing = missing
+        self.interval_share = interval_share
 
-    later = ("missing",)  # what older books do not know about a question
+    later = ("missing", "interval_share")  # what older books do not know about a question
 
     def fit(
         self,
@@ -327,7 +347,40 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         else:
             intercept = 0.0
         coefficients = dict(zip(plan.parameters["features"], values, strict=True))
-        return Release.of(plan, {"intercept": intercept, "coefficients": coefficients})
+        answer: dict[str, Any] = {"intercept": intercept, "coefficients": coefficients}
+        if plan.bought is None:
+            return Release.of(plan, answer)
+        fitted = rows.features.rows @ np.array(_list_all(plan.parameters, answer))
+        kernel = ResidualSquares(rows.value, ROW, rows.owner, plan.bought, rows.label, fitted)
+        (noisy,) = mean.draw_noisy_values(plan.bought, rows.engine.fold(kernel))
+        bought = {"variance": noisy, "scale": plan.bought.noise["scale"]}
+        return Release.of(plan, answer, bought)
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        d = len(release.parameters["features"]) + bool(release.parameters["fit_intercept"])
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        names = list(value["coefficients"])
+        ends = find_map_ends(release, np.eye(d), level)
+        if isinstance(ends, str) or release.parameters["fit_intercept"]:
+            return name_ends(names, ends, level)
+        return name_ends(names, ends.with_known_intercept(), level)
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        rows = _check_finite(to_matrix(X, None))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if release.parameters["fit_intercept"]:
+            rows = np.column_stack([np.ones(len(rows)), rows])
+        return join_prediction_ends(find_map_ends(release, rows, level), 0.0)
+
+    def _plan_variance(self, budgets: Budgets) -> VariancePlan | None:
+        """How σ² is bought; None where it is declared, or could not be told from noise."""
+        mean.check_interval_share(self.interval_share)
+        if self.noise_variance is not None and self.interval_share is None:
+            return None
+        low, high = self._get_bounds()
+        return plan_variance(budgets, (high - low) ** 2, self.interval_share)
 
     def _make_plan(self, budgets: Budgets, design: Design) -> Plan:
         low, high = self._get_bounds()
@@ -335,10 +388,18 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         owner = _list_owners(budgets)
         variance = self._get_variance(high - low)
         worth = 2 * d * (high - low) ** 2  # of one unit of the solver's objective
-        solution = self._solve_map(budgets, design, owner, variance / worth)
+        bought = self._plan_variance(budgets)
+        if bought is None:
+            left = budgets
+        else:
+            rest = budgets.kinds.epsilon - bought.part.epsilon
+            left = replace(budgets, kinds=replace(budgets.kinds, epsilon=rest))
+        solution = self._solve_map(left, design, owner, variance / worth)
         K, exponent = round_map(solution.map, owner)
         D, exact = compute_reach(K, owner, self.sensitivity)
-        found = calibrate_noise(K, exponent, D, budgets, low, high)
+        found = calibrate_noise(K, exponent, D, left, low, high)
+        if bought is not None:
+            found = replace(found, charges=found.charges + bought.charges)
         words = describe_reach(self.sensitivity, exact, solution.held)
         return Plan(
             question="label-private regression",
@@ -349,6 +410,8 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
                 "sensitivity": self.sensitivity,
                 "features": design.names,
                 "protects": "labels only; features, and who owns which row, are public",
+                "interval_share": self.interval_share,
+                "variance_declared": self.noise_variance is not None,
             },
             budgets=budgets,
             weights=_make_weights(D, found, budgets),
@@ -359,7 +422,9 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
                 "integer_scale": found.scale,
                 "sensitivity": words,
                 "certificate": _describe_optimality(solution, worth),
+                "map_products": compute_map_products(K, exponent, owner).tolist(),
             },
+            bought=bought,
             grid=found.grid,
             theorem=THEOREM,
             error=estimate_error(
@@ -459,6 +524,153 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         tags.non_deterministic = True
         tags.regressor_tags.poor_score = True  # on a few dozen rows noise is all there is
         return tags
+
+
+#: The share of everybody's budget that buys σ², where it buys at least LEAST_VARIANCE units of ε
+#: in all; ENOUGH_VARIANCE tell it well.
+VARIANCE_SHARE = 0.03
+LEAST_VARIANCE = 30.0
+ENOUGH_VARIANCE = 600.0
+
+
+@dataclass(frozen=True, eq=False)
+class VariancePlan:
+    """How the labels' variance around the model is bought: as the mean of squared residuals."""
+
+    share: float
+    part: BudgetGroups  # that share of everybody's
+    weights: Weights
+    grid: MeanGrid
+    noise: dict[str, float]
+    charges: units.Units
+
+    def describe(self) -> str:
+        """What is bought, in words."""
+        return BoughtShare(self.share, "how far labels vary around the model").describe()
+
+
+def plan_variance(budgets: Budgets, most: float, wanted: float | None) -> VariancePlan | None:
+    """Returns the plan of a mean of squares between 0 and ``most``, from the share of budgets that
+    is wanted, or a small one; None where that could not tell it from noise.
+    """
+    kinds = budgets.kinds
+    total = float((units.to_epsilon(kinds.epsilon) * kinds.people).sum())
+    if wanted is not None:
+        share = float(wanted)
+    elif VARIANCE_SHARE * total < LEAST_VARIANCE:
+        share = 0.0
+    else:
+        share = min(VARIANCE_SHARE, ENOUGH_VARIANCE / total)
+    part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
+    if not part.epsilon.any():
+        return None
+    weights = Weights.solve(part, A=0.0)
+    grid, scale, charges = mean.calibrate_noise(weights, part, 0.0, most)
+    noise = {
+        "scale": mean.compute_noise_scale(grid.values, grid.shift, scale, weights),
+        "integer_scale": scale,
+    }
+    return VariancePlan(share, part, weights, grid, noise, charges)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualSquares:
+    """Σ weight·(label − fitted)², in whole cells of a grid; ``fitted`` belongs to public rows and a
+    released model.
+    """
+
+    value: str
+    row: str
+    owner: GroupLookup
+    bought: VariancePlan
+    label: Label
+    fitted: Floats
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return (self.value, self.row, *self.owner.columns)
+
+    def zero(self) -> int:
+        """The sum over no rows."""
+        return 0
+
+    def __call__(self, batch: Any) -> int:
+        """Returns the exact sum over the batch; rows that buy nothing are not read."""
+        weights = self.bought.weights.row[self.owner.kinds(batch)]
+        participating = weights > 0
+        labels = as_floats(batch.column(self.value))[participating]
+        fitted = self.fitted[as_array(batch.column(self.row))][participating]
+        apart = np.clip(labels, self.label.low, self.label.high) - np.clip(
+            fitted, self.label.low, self.label.high
+        )
+        z = self.bought.grid.values.integers(apart**2)
+        w = weights[participating]
+        return sum(
+            exact_dot(w[at : at + PIECE_ROWS], z[at : at + PIECE_ROWS])
+            for at in range(0, len(z), PIECE_ROWS)
+        )
+
+
+def compute_map_products(K: Integers, exponent: int, owner: Integers) -> Floats:
+    """Returns Σ_i s·C_iC_iᵀ over rows, s how many rows their person has: what labels that vary
+    alike, those of one person together, move coefficients by.
+    """
+    C = np.ldexp(K.astype(np.float64), exponent)
+    count = np.bincount(owner)[owner]
+    return np.asarray((C * count) @ C.T, dtype=np.float64)
+
+
+def find_map_ends(release: Release, functions: Floats, level: float) -> Ends | str:
+    """Returns the ends of the intervals of these functions of the coefficients; or why there are
+    none.
+
+    A coefficient's error is that of the labels, C·e, and Laplace noise, both independent of each
+    other; both laws are known but for the labels' variance.
+    """
+    given = release.parameters
+    noise = release.noise
+    if "map_products" not in noise:
+        return "This release was made by an earlier version, which did not tell its map's size."
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    low, high = given["label"]
+    most = (high - low) ** 2 / 4
+    if release.bought is not None:
+        wide = widen_variance(release.bought["variance"], release.bought["scale"], level)
+        variance = min(UNEQUAL_SPREAD * wide, most)
+        told = "the bought variance of labels, times 1.8 for rows of unequal spread"
+    elif given["variance_declared"]:
+        variance = given["noise_variance"]
+        told = "noise_variance, as it was declared"
+    else:
+        variance = most
+        told = "the bounds: labels vary by at most half their range"
+    deviation = np.sqrt(
+        variance
+        * np.einsum("ij,jk,ik->i", functions, np.array(noise["map_products"]), functions).clip(0)
+    )
+    scales = functions * noise["scale"]
+    both, alone, rows = (
+        np.array(
+            [compute_sum_half_width(level, b, s) for b, s in zip(noises, spreads, strict=True)]
+        )
+        for noises, spreads in (
+            (scales, deviation),
+            (scales, 0 * deviation),
+            (0 * scales, deviation),
+        )
+    )
+    middle = functions @ np.array(_list_all(given, value))
+    of = "the coefficients of the labels' expectations, given these features"
+    return Ends(middle - both, middle + both, alone, rows, sampling_from=told, of=of)
+
+
+def _list_all(given: dict[str, Any], value: dict[str, Any]) -> list[float]:
+    """The coefficients in the order of the design's columns."""
+    slopes = list(value["coefficients"].values())
+    if given["fit_intercept"]:
+        return [value["intercept"], *slopes]
+    return slopes
 
 
 def estimate_error(

@@ -564,7 +564,7 @@ def compute_noise_scale(values: Grid, shift: int, scale: float, weights: Weights
     )  # in this order: the step may be as large as 1e290
 
 
-def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
+def draw_noisy_values(plan: Any, total: int, size: int = 1) -> list[float]:
     """Returns independent noisy means of the exact sum: multiples of the answer's step between the
     bounds.
     """

@@ -39,9 +39,17 @@ from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import load_matrix, make_budgets
 from sottovoce.estimators import posterior_mechanism
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
+from sottovoce.estimators.model_intervals import (
+    EigenvalueBound,
+    Ends,
+    join_prediction_ends,
+    list_prediction_functions,
+    name_ends,
+)
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
+from sottovoce.intervals import Intervals
 from sottovoce.noise.source import AnswerGrid, Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
@@ -179,6 +187,31 @@ class Posterior(LoadableEstimator, LinearRegressor):
         if not given["fit_intercept"]:
             model["intercept"] = 0.0
         return Release.of(plan, {**model, "theta": theta.tolist(), **told})
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        recoding = Recoding.from_dict(release.parameters["features"])
+        functions = list_sample_functions(release, recoding)
+        label = to_interval(release.parameters["label"])
+        middle = posterior_mechanism.get_label_scale(label, release.parameters["fit_intercept"])[0]
+        return name_ends(recoding.names, self._find_ends(release, functions, level), level, middle)
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        functions = list_prediction_functions(
+            self._recoding, raw, list_sample_functions(release, self._recoding)
+        )
+        label = to_interval(release.parameters["label"])
+        middle = posterior_mechanism.get_label_scale(label, release.parameters["fit_intercept"])[0]
+        return join_prediction_ends(self._find_ends(release, functions, level), middle)
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        """The ends of the intervals of functions of θ̃, or why there are none."""
+        return (
+            "A sample at a fixed λ has no interval: how far λ shrinks it depends on sums of "
+            "products that are not released. An adaptive one releases what an interval needs."
+        )
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool = True) -> Plan:
         self._refuse_unknown()
@@ -343,6 +376,25 @@ class Posterior(LoadableEstimator, LinearRegressor):
         return tags
 
 
+def list_sample_functions(release: Release, recoding: Recoding) -> Floats:
+    """Returns the functions of θ̃, a row each, that are intercept and coefficients, but for the
+    middle of the label's range.
+    """
+    given = release.parameters
+    ball = UnitBall.from_dict(given["ball"])
+    half = posterior_mechanism.get_label_scale(to_interval(given["label"]), given["fit_intercept"])[
+        1
+    ]
+    columns = []
+    for unit in np.eye(ball.width):
+        intercept, coefficients = recoding.to_original_units(*ball.to_original_units(half * unit))
+        columns.append([intercept, *coefficients])
+    functions = np.array(columns).T
+    if not given["fit_intercept"]:
+        functions[0] = 0.0
+    return functions
+
+
 PAGE = "docs/theory/posterior.md"
 ACCOUNTANTS: dict[str, type[posterior_mechanism.AdaptiveRidgeAccountant]] = {
     "renyi": posterior_mechanism.AdaptiveRidgeAccountant,
@@ -361,6 +413,8 @@ class GridWithEigenvalue(AnswerGrid):
         return {**super().to_dict(), "eigenvalue_step": self.eigenvalue.to_dict()["answer_step"]}
 
 
+#: An eigenvalue is taken to be so many deviations of its noise below what was released.
+SAFE_DEVIATIONS = 3.0
 #: A floor under eigenvalues is no higher: against it one row is still seen in doubles.
 HIGHEST = 1e12
 
@@ -582,6 +636,7 @@ class AdaptivePosteriorSample(Posterior):
             "floor": account.floor,
             "eigenvalue_standard_deviation": account.spread,
             "margin": account.margin(loudest, person_weights.total),
+            "loudest_weight": loudest,
         }
 
     def _bound_eigenvalue(self, person_weights: PosteriorWeights) -> float:
@@ -617,6 +672,28 @@ class AdaptivePosteriorSample(Posterior):
             posterior_mechanism.draw_sample(total, cross, ridge, noise["gamma"])
         )
         return theta, {"noisy_eigenvalue": noisy, "regularisation": ridge}
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        noise = release.noise
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        if "loudest_weight" not in noise:
+            return (
+                "This release was made by an earlier version, which did not say how people weigh."
+            )
+        least = value["noisy_eigenvalue"] - SAFE_DEVIATIONS * noise["eigenvalue_standard_deviation"]
+        if least <= 0:
+            return (
+                "The released eigenvalue cannot be told from noise, so nothing bounds the spread."
+            )
+        bound = EigenvalueBound(
+            theta=np.array(value["theta"]),
+            least=least,
+            ridge=value["regularisation"],
+            gamma=noise["gamma"],
+            pull=noise["loudest_weight"],
+            sampling_from="the bounds: labels vary by at most half their range",
+        )
+        return bound.find_ends(functions, level)
 
     def _set_fitted(
         self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None

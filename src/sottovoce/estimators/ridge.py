@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import ColumnLike, to_matrix
+from sottovoce.arrays import ColumnLike, Floats, TableLike, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, count_declared_columns, describe_model, make_label
 from sottovoce.data.engine import Dataset
@@ -22,6 +22,15 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import load_regression
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
+from sottovoce.estimators.mean import check_interval_share
+from sottovoce.estimators.model_intervals import (
+    Ends,
+    join_prediction_ends,
+    list_coefficient_functions,
+    list_prediction_functions,
+    name_ends,
+)
+from sottovoce.intervals import Intervals
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -51,6 +60,11 @@ class Method(Protocol):
         and label.
         """
 
+    def find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        """Returns the ends of the intervals of linear functions of theta, a row each, from the
+        release alone; or why there are none.
+        """
+
 
 METHODS: dict[str, Method] = {
     "objective": ridge_objective,
@@ -58,6 +72,10 @@ METHODS: dict[str, Method] = {
     "output-tight": ridge_output,
     "output": ridge_output,
 }
+
+
+#: What the objective method may estimate; "soft" is how older versions called "squared".
+LOSSES = ("squared", "robust", "huber", "soft")
 
 
 class Ridge(LoadableEstimator, LinearRegressor):
@@ -71,7 +89,8 @@ class Ridge(LoadableEstimator, LinearRegressor):
     ``method="statistics"``, which is exact.
 
     **Formula.** By default objective perturbation with the soft Huber loss, in stages that first
-    buy the labels' scale and fit slopes only where these can pay for their noise
+    buy the labels' scale, fit slopes only where these can pay for their noise, and end with what
+    was clipped, so that the answer tends to that of least squares as budgets grow
     (docs/theory/objective.md).
 
     >>> import numpy as np, sottovoce as sv
@@ -96,7 +115,10 @@ class Ridge(LoadableEstimator, LinearRegressor):
         Regularisation λ of the output methods and of "statistics", a public number; None: chosen by
         the plan from public numbers, and written into plan and release.
     loss :
-        "soft" or "huber", for the objective method.
+        What the objective method estimates. "squared": the mean of the labels, as least squares
+        does. "robust": a centre between mean and median, on which labels far away have little pull;
+        "huber" is the same by Huber's loss, which costs a logarithm more. "soft" is an older name
+        of "squared".
     label_scale :
         Public guess of the labels' standard deviation; saves the budget that would buy it.
     coefficient_bound :
@@ -106,7 +128,21 @@ class Ridge(LoadableEstimator, LinearRegressor):
     missing :
         Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
+    association :
+        Public bound on how far the labels of people with one budget lie from what everybody's
+        model says, on average, in the label's unit, for the objective method. The larger it is,
+        the less of a large ε is spent. None: 0, budgets go along with nothing that the features do
+        not explain.
+    interval_share :
+        Share of everybody's ε that buys what intervals need, for the objective method; if not
+        given, chosen from public numbers. 0 buys nothing.
     """
+
+    later = (
+        "missing",
+        "association",
+        "interval_share",
+    )  # what older books do not know about a question
 
     def __init__(
         self,
@@ -114,11 +150,13 @@ class Ridge(LoadableEstimator, LinearRegressor):
         *,
         method: str = "objective",
         alpha: float | None = None,
-        loss: str = "soft",
+        loss: str = "squared",
         label_scale: float | None = None,
         coefficient_bound: float | None = None,
         rho: bool = False,
         missing: float | None = None,
+        association: float | None = None,
+        interval_share: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.method = method
@@ -128,6 +166,8 @@ class Ridge(LoadableEstimator, LinearRegressor):
         self.coefficient_bound = coefficient_bound
         self.rho = rho
         self.missing = missing
+        self.association = association
+        self.interval_share = interval_share
 
     def asked_parameters(self) -> dict[str, Any]:
         """Return the parameters that a request is remembered by.
@@ -135,11 +175,14 @@ class Ridge(LoadableEstimator, LinearRegressor):
         Returns
         -------
         dict[str, Any]
-            Parameters by name; the default method has no λ, and 1.0 still stands for it.
+            Parameters by name; the default method has no λ, and 1.0 still stands for it; "soft"
+            stands for the default loss.
         """
         given: dict[str, Any] = self.get_params()
+        if self.loss == "squared":
+            given["loss"] = "soft"
         if self.method == "objective" and self.alpha is None:
-            return {**given, "alpha": 1.0}
+            given["alpha"] = 1.0
         return given
 
     def validate(self) -> None:
@@ -158,12 +201,13 @@ class Ridge(LoadableEstimator, LinearRegressor):
         """Reads the rows, draws the noise, and returns the release."""
         content = self._get_method().fit_noisy_model(self, plan, rows)
         theta = content.pop("theta")
+        bought = content.pop("bought", None)
         label = to_interval(plan.parameters["label"])
         recoding = Recoding.from_dict(plan.parameters["features"])
         half = (label[1] - label[0]) / 2
         middle = (label[1] + label[0]) / 2
         model = describe_model(recoding, middle + half * theta[0] / 2, half * theta[1:])
-        return Release.of(plan, {**model, **content})
+        return Release.of(plan, {**model, **content}, bought)
 
     def refit(self, alpha: float | None = None, columns: list[str] | None = None) -> Ridge:
         """Return the fit at another λ or on some of the columns; nobody pays for it.
@@ -195,6 +239,26 @@ class Ridge(LoadableEstimator, LinearRegressor):
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
 
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        low, high = release.parameters["label"]
+        recoding = Recoding.from_dict(release.parameters["features"])
+        functions = list_coefficient_functions(recoding, (high - low) / 2)
+        ends = self._find_ends(release, functions, level)
+        return name_ends(recoding.names, ends, level, (low + high) / 2)
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        low, high = release.parameters["label"]
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        coefficients = list_coefficient_functions(self._recoding, (high - low) / 2)
+        functions = list_prediction_functions(self._recoding, raw, coefficients)
+        return join_prediction_ends(self._find_ends(release, functions, level), (low + high) / 2)
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        method = METHODS[release.parameters["method"]]
+        return method.find_ends(release, functions, level)
+
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         label = make_label(self)
         return self._get_method().plan_for(self, budgets, recoding, (label.low, label.high))
@@ -214,12 +278,13 @@ class Ridge(LoadableEstimator, LinearRegressor):
                 "Take a public regularisation above 0, or none to have it chosen.",
                 parameter="alpha",
             )
-        if not is_one_of(self.loss, ("soft", "huber")):
+        if not is_one_of(self.loss, LOSSES):
             raise InvalidParameter(
-                "The loss is neither 'soft' nor 'huber'.",
-                "",
-                "Choose one of the two.",
+                "There is no such loss.",
+                f"Losses: {', '.join(LOSSES)}.",
+                "Choose one.",
                 parameter="loss",
             )
         check_flag(self.rho, "rho")
+        check_interval_share(self.interval_share)
         return METHODS[self.method]

@@ -259,11 +259,20 @@ def compute_regularity(slopes: int, ridge: float, intercept_ridge: float) -> flo
 
 @cache
 def choose_parameters(
-    slopes: int, total: float, squares: float, intercept_size: float, slope_size: float
+    slopes: int,
+    total: float,
+    squares: float,
+    intercept_size: float,
+    slope_size: float,
+    regularity: float = 0.5,
 ) -> StageParameters:
-    """Returns the choice with the smallest proxy among all grids, subject to H ≤ ½."""
+    """Returns the choice with the smallest proxy among all grids, subject to H ≤ ``regularity``,
+    which is at most ½.
+    """
     candidates = [
-        _choose_on_grid(slopes, total, squares, intercept_size, slope_size, k, penalty, norm)
+        _choose_on_grid(
+            slopes, total, squares, intercept_size, slope_size, k, penalty, norm, regularity
+        )
         for k, penalty in THRESHOLDS
         for norm in NORMS
     ]
@@ -279,6 +288,7 @@ def _choose_on_grid(
     k: float,
     penalty: float,
     norm: tuple[float, float],
+    regularity: float,
 ) -> StageParameters:
     kappa = math.erf(k / math.sqrt(2))
     grid = RIDGES
@@ -292,7 +302,9 @@ def _choose_on_grid(
     )
     intercept = _estimate_intercept_error(grid, m2, N0, kappa, V, V2)
     total = np.where(
-        p / (4 * grid[:, None]) + 1 / (4 * grid) <= 0.5, slope[:, None] + intercept, np.inf
+        p / (4 * grid[:, None]) + 1 / (4 * grid) <= regularity,
+        slope[:, None] + intercept,
+        np.inf,
     )
     i, j = np.unravel_index(int(np.argmin(total)), total.shape)
     return StageParameters(float(total[i, j]) + penalty, k, float(grid[i]), float(grid[j]), norm)
@@ -342,10 +354,14 @@ def split_error(
 
 
 def choose_constant_parameters(
-    total: float, squares: float, intercept_size: float, threshold: float
+    total: float,
+    squares: float,
+    intercept_size: float,
+    threshold: float,
+    regularity: float = 0.5,
 ) -> StageParameters:
     """Returns the best intercept ridge when only a constant is fitted (its noise is Laplace)."""
-    grid = RIDGES[RIDGES >= 0.5]
+    grid = RIDGES[1 / (4 * regularity) <= RIDGES]
     expected = _estimate_intercept_error(
         grid, intercept_size, 2 * threshold**2, math.erf(threshold / math.sqrt(2)), total, squares
     )
@@ -366,9 +382,10 @@ def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, flo
     |b₀|/max|b_j|.
     """
     p = slopes
+    least = 1 - a2  # n(0); divided by it, high powers neither overflow nor vanish
 
     def n(t: float) -> float:
-        return max(a1 * t + 1 - a1, a2 * t + 1 - a2)
+        return max(a1 * t + 1 - a1, a2 * t + 1 - a2) / least
 
     def integral(power: float, t_power: int) -> float:
         inner = quad(lambda t: t**t_power * n(t) ** -power, 0, 1)[0]
@@ -376,5 +393,5 @@ def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, flo
         return float(inner + outer)
 
     mass = integral(p + 1, 0)
-    scale = (p + 1) * (p + 2) / mass
+    scale = (p + 1) * (p + 2) / mass / least**2
     return scale * integral(p + 3, 2), scale * integral(p + 3, 0) * (p + 2) / (3 * p)

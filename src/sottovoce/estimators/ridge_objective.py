@@ -31,29 +31,71 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.arrays import Floats
-from sottovoce.budgets import BudgetGroups, Budgets, has_usable_budget
+from sottovoce.budgets import Budgets, has_usable_budget
 from sottovoce.data.encoding import EmptyReader, Reader, Recoding
 from sottovoce.data.engine import Dataset
-from sottovoce.data.loss_kernels import ClassicHuber, HuberTerms, ResidualHistogram, SoftHuber
+from sottovoce.data.loss_kernels import (
+    ClassicHuber,
+    HuberTerms,
+    ResidualHistogram,
+    ResidualSizes,
+    SoftHuber,
+)
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.curvature import (
+    FITTED_LOSS,
+    BoughtShare,
+    CurvaturePurchase,
+    Equation,
+    PurchaseWeights,
+    explain_too_little,
+)
+from sottovoce.estimators.model_intervals import UNEQUAL_SPREAD, Ends
 from sottovoce.estimators.ridge_errors import (
-    EXPLAINED,
-    FEATURE_MOMENTS,
-    SKEWED_LABEL_BIAS,
+    SPREAD,
     PublicFacts,
-    SquaredErrorParts,
     StageParameters,
     choose_constant_parameters,
-    choose_parameters,
     compute_noise_moments,
     compute_regularity,
     make_expected_error,
-    split_error,
+)
+from sottovoce.estimators.ridge_recipe import (
+    CORRECTION,
+    GENTLE,
+    INTERVALS,
+    KNOWN_SIZE,
+    LOCATION_THRESHOLD,
+    RESIDUAL_SCALES,
+    SCALE_BOUGHT_FROM,
+    TAIL,
+    UNKNOWN_SIZE,
+    BudgetTotals,
+    Purchase,
+    StagePlan,
+    advise_on_slopes,
+    cap_budgets,
+    choose_correction_threshold,
+    choose_for_share,
+    choose_scale_purchase,
+    choose_small_stages,
+    choose_stages,
+    choose_tail_purchase,
+    choose_wide_threshold,
+    estimate_correction_noise,
+    estimate_error_parts,
+    estimate_least_deviation,
+    list_halvings,
+    list_residual_bounds,
+    plan_stages_at,
+    shrink_intercept,
+    shrink_slopes,
 )
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import continuous, source
 from sottovoce.noise.source import AnswerGrid, Grid
 from sottovoce.plan import Plan, Theorem
+from sottovoce.release import Release
 from sottovoce.schema import Interval
 from sottovoce.solvers import newton
 from sottovoce.weights import Weights
@@ -62,128 +104,25 @@ if TYPE_CHECKING:
     from sottovoce.estimators.ridge import Ridge
 
 
-#: Below this much budget in all, only a constant is worth fitting.
-CONSTANT_ONLY_BELOW = 150.0
-#: From here on the scale is read at a higher quantile, which is sharper but needs more budget.
-AMPLE_BUDGET = 400.0
-#: Candidates for the scale: an eighth of the range, halved seven times; around a first fit, halved
-#: nine times.
-LABEL_SCALES = 8
-RESIDUAL_SCALES = 10
-#: The proxy's value from which slopes cannot pay for their noise, and below which a second fit
-#: pays.
-WORTHLESS_ERROR = 0.6
-WORTH_REFITTING = 0.005
 #: The share of everybody's part in a stage that pays for the solver's last digits.
 SLACK = 1e-3
 #: Solver tolerance relative to the threshold, but for rounding; what is left is covered by noise
 #: paid from the slack.
 TOLERANCE = 1e-12
 CELLS_BITS = 15
-#: How far the intercept may lie from the centre, squared: in units of s² where a location is known,
-#: of the half-range squared where it is not. A location is bought with this threshold.
-KNOWN_SIZE = 0.3
-UNKNOWN_SIZE = 0.16
-LOCATION_THRESHOLD = 1 / 8
+#: Where no slope is held fixed.
+NO_SLOPES = np.zeros(0)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One stage: what it is for and its share of everybody's budget."""
+@dataclass(frozen=True, eq=False)
+class SolvedStage:
+    """A stage that fitted slopes: its numbers, and what it released."""
 
-    purpose: str
     share: float
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """What will be done once the scale is known (or from the start, if none is bought)."""
-
-    scale: float
-    parts: tuple[Stage, ...]
-    slopes: StageParameters | None  # None: a constant only
-    constant: float  # threshold of a constant-only answer, 0 if slopes are fitted
-    expected: float  # the proxy, in units of the label's squared scale
-    intercept_size: float
-
-
-@dataclass(frozen=True)
-class BudgetTotals:
-    """Budgets as numbers: S = Σε and Σε² over people, by what the kinds say."""
-
-    total: float
-    squares: float
-
-    @classmethod
-    def of(cls, kinds: BudgetGroups) -> BudgetTotals:
-        """Adds everybody up; squares count rows (a person's weight is spread over theirs)."""
-        epsilon = units.to_epsilon(kinds.epsilon)
-        return cls(
-            float((epsilon * kinds.people).sum()),
-            float((epsilon**2 / kinds.rows * kinds.people).sum()),
-        )
-
-
-def choose_scale_share(totals: BudgetTotals) -> tuple[float, float, float]:
-    """Returns (share, quantile, factor) of the stage that buys the scale."""
-    if totals.total < AMPLE_BUDGET:
-        return max(30 / totals.total, 0.02), 0.5, 1.48
-    return max(40 / totals.total, 0.005), 0.7, 0.965
-
-
-def choose_stages(totals: BudgetTotals, slopes: int, scale: float, left: float) -> StagePlan:
-    """Chooses what to do with the rest of the budget, from public numbers and the released scale
-    alone.
-    """
-    location = max(30 / totals.total, 0.02)
-    options = [_evaluate_stages(totals, slopes, scale, left, bought) for bought in (0.0, location)]
-    return min(options, key=lambda option: option.expected)
-
-
-def _evaluate_stages(
-    totals: BudgetTotals, slopes: int, scale: float, left: float, location: float
-) -> StagePlan:
-    rest = left - location
-    if location:
-        size = KNOWN_SIZE
-    else:
-        size = max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
-    if location:
-        parts: tuple[Stage, ...] = (Stage("location", location),)
-    else:
-        parts = ()
-    if slopes:
-        choice = choose_for_share(totals, slopes, rest, size)
-    else:
-        choice = None
-    if choice is None or choice.expected >= WORTHLESS_ERROR:
-        constant = choose_constant_parameters(
-            rest * totals.total, rest**2 * totals.squares, size, 2.0
-        )
-        expected = WORTHLESS_ERROR + constant.expected
-        return StagePlan(scale, (*parts, Stage("constant", rest)), None, 2 * scale, expected, size)
-    if choice.expected < WORTH_REFITTING:
-        again = max(40 / totals.total, 0.005)
-        more = (
-            Stage("first fit", 0.35 * rest),
-            Stage("scale of residuals", again),
-            Stage("fit", 0.65 * rest - again),
-        )
-        return StagePlan(scale, (*parts, *more), choice, 0.0, choice.expected, size)
-    return StagePlan(scale, (*parts, Stage("fit", rest)), choice, 0.0, choice.expected, size)
-
-
-def choose_for_share(
-    totals: BudgetTotals, slopes: int, share: float, intercept_size: float
-) -> StageParameters:
-    """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are
-    affordable.
-    """
-    amounts = share * totals.total, share**2 * totals.squares
-    choice = choose_parameters(slopes, *amounts, intercept_size, 0.6)
-    if choice.expected / 0.6 < 0.4:
-        return choose_parameters(slopes, *amounts, intercept_size, 1.0)
-    return choice
+    threshold: float
+    choice: StageParameters
+    centre: Floats
+    fitted: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,32 +138,92 @@ class StagedFit:
     ) -> float:
         """Buys the smallest candidate g such that a window of half-width g holds that share of
         everybody's budget.
+
+        Labels at an end of their range, where many zeros are, count as ``quantile`` of themselves
+        in every window: they do not tell how far the others spread.
         """
-        kinds = self.budgets.kinds
-        part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
-        weights = Weights.solve(part, A=0.0)
-        reach = 4 * float(candidates[0])
+        weights = self._make_choice_weights(share)
+        labels = reader.width == 0
+        if labels:
+            reach = 1.0
+        else:
+            reach = 4 * float(candidates[0])
         grid = Grid.cover(-reach, reach, CELLS_BITS)
-        kernel = ResidualHistogram(
-            reader, self.rows.label, self.rows.owner, weights.row, grid, theta
-        )
-        participating = np.concatenate([[0], np.cumsum(self.rows.engine.fold(kernel))])
+        histogram = self._count_residuals(weights, grid, theta, reader)
+        inside = weights.total
+        if labels:
+            inside -= int(histogram[0] + histogram[-1])
+            histogram[[0, -1]] = 0
+        participating = np.concatenate([[0], np.cumsum(histogram)])
         fullest = [
             _find_fullest_window(participating, max(round(2 * g / float(grid.step)), 1))
             for g in candidates
         ]
-        target = round(quantile * weights.total)
-        scores = np.array([abs(f - target) for f in fullest], dtype=np.int64)
+        return self._choose_fullness(weights, fullest, quantile, inside, candidates)
+
+    def tail(self, purchase: Purchase, scale: float, theta: Floats) -> float:
+        """Buys the smallest bound on the size of residuals y − φᵀθ that holds for that part of
+        everybody's budget.
+        """
+        weights = self._make_choice_weights(purchase.share)
+        bounds = list_residual_bounds(scale)[::-1]
+        histogram = self._count_residuals(weights, ResidualSizes(bounds), theta, self.rows.features)
+        within = [int(count) for count in np.cumsum(histogram)[:-1]]
+        return self._choose_fullness(weights, within, purchase.quantile, weights.total, bounds)
+
+    def _make_choice_weights(self, share: float) -> Weights:
+        kinds = self.budgets.kinds
+        part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
+        return Weights.solve(part, A=0.0)
+
+    def _count_residuals(
+        self, weights: Weights, grid: Any, theta: Floats, reader: Reader
+    ) -> NDArray[np.int64]:
+        kernel = ResidualHistogram(
+            reader, self.rows.label, self.rows.owner, weights.row, grid, theta
+        )
+        return np.array(self.rows.engine.fold(kernel), dtype=np.int64)
+
+    def _choose_fullness(
+        self,
+        weights: Weights,
+        held: list[int],
+        quantile: float,
+        inside: int,
+        candidates: Floats,
+    ) -> float:
+        """Chooses the candidate whose weight is nearest to that part of what is inside."""
+        # Rounded down, so that a whole weight of P that moves a sum moves the score by P at most.
+        target = math.floor(Fraction(quantile) * inside)
+        scores = np.array([abs(f - target) for f in held], dtype=np.int64)
         return float(candidates[source.permute_and_flip(scores, 2 * weights.loudest)])
 
-    def constant(self, share: float, threshold: float, size: float, centre: Floats) -> Floats:
+    def constant(
+        self,
+        share: float,
+        threshold: float,
+        size: float,
+        centre: Floats,
+        regularity: float = 0.5,
+    ) -> Floats:
         """Fits the intercept alone; the answer is clipped to the label's range, which is free."""
-        totals = BudgetTotals.of(self.budgets.kinds)
-        choice = choose_constant_parameters(
-            share * totals.total, share**2 * totals.squares, size, 1.0
-        )
+        choice = self._choose_constant(share, size, regularity)
         fitted = self._minimise_perturbed(share, threshold, choice, EmptyReader(), centre[:1])
         return np.concatenate([np.clip(fitted, -2, 2), centre[1:]])
+
+    def correct(self, share: float, threshold: float, centre: Floats) -> Floats:
+        """Fits the intercept again, around slopes that are released already and stay."""
+        choice = self._choose_constant(share, KNOWN_SIZE, GENTLE)
+        fitted = self._minimise_perturbed(
+            share, threshold, choice, self.rows.features, centre[:1], centre[1:]
+        )
+        return np.concatenate([fitted, centre[1:]])
+
+    def _choose_constant(self, share: float, size: float, regularity: float) -> StageParameters:
+        totals = BudgetTotals.of(self.budgets.kinds)
+        return choose_constant_parameters(
+            share * totals.total, share**2 * totals.squares, size, 1.0, regularity
+        )
 
     def slopes(
         self, share: float, threshold: float, choice: StageParameters, centre: Floats
@@ -232,10 +231,59 @@ class StagedFit:
         """Fits intercept and slopes."""
         return self._minimise_perturbed(share, threshold, choice, self.rows.features, centre)
 
+    def buy_equation(self, share: float, solved: SolvedStage, answer: Floats) -> Equation:
+        """Buys what intervals of a fit need, at what it released; the answer may have another
+        intercept.
+        """
+        p = self.rows.features.width
+        kinds = self.budgets.kinds
+        choice = solved.choice
+        tau = solved.threshold
+        H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
+        row_weights, _ = self._compute_row_weights(solved.share, H, p)
+        terms = HuberTerms(
+            reader=self.rows.features,
+            label=self.rows.label,
+            owner=self.rows.owner,
+            row_weights=row_weights,
+            loss=SoftHuber(tau, H),
+            theta=solved.fitted,
+        )
+        purchase = CurvaturePurchase(
+            self.rows,
+            terms,
+            self.rows.features.recoding,
+            PurchaseWeights.of(kinds, row_weights, units.to_epsilon(kinds.epsilon)),
+            share,
+            tau,
+        )
+        intercept, slope = compute_noise_moments(p, *choice.norm)
+        person = row_weights * kinds.rows
+        return Equation(
+            theta=solved.fitted,
+            centre=solved.centre,
+            ridge=np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)]),
+            noise=tau**2 * np.concatenate([[intercept], np.full(p, slope)]),
+            total=float(person @ kinds.people),
+            squares=float(person**2 @ kinds.people),
+            most_pull=tau,
+            unequal=UNEQUAL_SPREAD,
+            moved=float(answer[0] - solved.fitted[0]),
+            of=FITTED_LOSS,
+            bought=purchase.buy(),
+        )
+
     def _minimise_perturbed(
-        self, share: float, tau: float, choice: StageParameters, reader: Reader, centre: Floats
+        self,
+        share: float,
+        tau: float,
+        choice: StageParameters,
+        reader: Reader,
+        centre: Floats,
+        held: Floats = NO_SLOPES,
     ) -> Floats:
-        p = reader.width
+        """Fits as many coefficients as the centre has, around slopes ``held`` of the others."""
+        p = len(centre) - 1
         H = compute_regularity(p, choice.ridge, choice.intercept_ridge) * (1 + 1e-12)
         ridge = np.concatenate([[choice.intercept_ridge], np.full(p, choice.ridge)])
         row_weights, slack = self._compute_row_weights(share, H, p)
@@ -247,7 +295,7 @@ class StagedFit:
         else:
             loss = ClassicHuber(tau)
         problem = newton.Problem(
-            terms=self._make_terms(reader, row_weights, loss),
+            terms=self._make_terms(reader, row_weights, loss, held),
             ridge=ridge,
             centre=centre,
             tilt=(Fraction(tau) * continuous.draw_mixed_norm(p, *choice.norm)).astype(
@@ -255,7 +303,7 @@ class StagedFit:
             ),  # 2·h·τ = τ, as h = ½
             smoothness=participating * H,
             pull=participating * tau * math.sqrt(H),
-            error=newton.bound_rounding(self.budgets.n_rows, p + 1, tau)
+            error=newton.bound_rounding(self.budgets.n_rows, reader.width + 1, tau)
             * participating
             * math.sqrt(H),
         )
@@ -264,18 +312,26 @@ class StagedFit:
         distance = tolerance + bound_tilt_rounding(tau, choice.norm, ridge)
         return continuous.add_output_noise(theta, slack / (2 * distance), ridge)
 
-    def _make_terms(self, reader: Reader, row_weights: Floats, loss: Any) -> Any:
+    def _make_terms(self, reader: Reader, row_weights: Floats, loss: Any, held: Floats) -> Any:
+        exactly_held = newton.to_fractions(held)
+
         def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
+            if extended:
+                whole = np.concatenate([theta, exactly_held])
+            else:
+                whole = np.concatenate([theta, held])
             kernel = HuberTerms(
                 reader=reader,
                 label=self.rows.label,
                 owner=self.rows.owner,
                 row_weights=row_weights,
                 loss=loss,
-                theta=theta,
+                theta=whole,
                 extended=extended,
             )
-            return kernel.floats(self.rows.engine.fold(kernel))
+            value, pull, bend = kernel.floats(self.rows.engine.fold(kernel))
+            fitted = slice(len(theta))
+            return value, pull[fitted], bend[fitted, fitted]
 
         return terms
 
@@ -308,23 +364,6 @@ def bound_tilt_rounding(tau: float, norm: tuple[float, float], ridge: Floats) ->
     return 2.0**-53 * float(np.sqrt(np.sum(largest**2 / ridge)))
 
 
-def estimate_least_deviation(totals: BudgetTotals, slopes: int, chosen: StagePlan) -> float:
-    """Returns about the least that noise moves a coefficient of the last fit by: the size of b_j
-    over Λ_j + V/4.
-    """
-    share = chosen.parts[-1].share
-    V = share * totals.total
-    if chosen.slopes is None:
-        constant = choose_constant_parameters(
-            V, share**2 * totals.squares, chosen.intercept_size, 1.0
-        )
-        return chosen.constant * math.sqrt(2) / (constant.intercept_ridge + V / 4)
-    choice = chosen.slopes
-    intercept, slope = np.sqrt(compute_noise_moments(slopes, *choice.norm))
-    moved = min(intercept / (choice.intercept_ridge + V / 4), slope / (choice.ridge + V / 4))
-    return choice.threshold * chosen.scale * float(moved)
-
-
 def solve_huber_budget(epsilon: Floats, H: float, rank: Any) -> Floats:
     """Returns the largest W with W + r·log(1 + W·H/r) ≤ ε: what Huber's loss leaves of a budget."""
     low = np.zeros_like(epsilon)
@@ -343,99 +382,89 @@ def _find_fullest_window(participating: NDArray[np.int64], cells: int) -> int:
     return int((participating[cells:] - participating[:-cells]).max())
 
 
-def list_halvings(largest: float, count: int) -> Floats:
-    """Returns the largest candidate and its halves."""
-    return np.asarray(largest * 0.5 ** np.arange(count), dtype=np.float64)
-
-
-def choose_small_budget_threshold(total: float) -> float:
-    """The threshold of a constant fitted without knowing the scale, where S is small."""
-    return max(0.2, total / 300)
-
-
-def fit_in_stages(fit: StagedFit, scale: float | None) -> Floats:
-    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1]; ``scale`` is a public
-    guess if given.
+def fit_in_stages(
+    fit: StagedFit,
+    scale: float | None,
+    robust: bool = False,
+    interval_share: float | None = 0.0,
+) -> tuple[Floats, Equation | None]:
+    """Runs the recipe and returns (intercept, slopes) for labels in [−1, 1], and what intervals
+    follow from; ``scale`` is a public guess if given.
     """
     totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     centre = np.zeros(p + 1)
-    if totals.total < CONSTANT_ONLY_BELOW:
-        tau = choose_small_budget_threshold(totals.total)
-        return fit.constant(1.0, tau, max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2), centre)
+    if totals.total < SCALE_BOUGHT_FROM:
+        return run_stages(fit, choose_small_stages(totals, p, TYPICAL_SCALE), centre, robust)
     left = 1.0
     if scale is None:
-        share, quantile, factor = choose_scale_share(totals)
-        scale = factor * fit.scale(
-            share, quantile, list_halvings(0.25, LABEL_SCALES), np.zeros(1), EmptyReader()
+        bought = choose_scale_purchase(totals, p, robust)
+        found = fit.scale(
+            bought.share, bought.quantile, bought.label_scales, np.zeros(1), EmptyReader()
         )
-        left -= share
-    return run_stages(fit, choose_stages(totals, p, scale, left), centre)
+        scale = found / bought.units
+        left -= bought.share
+    chosen = choose_stages(totals, p, scale, left, robust, interval_share)
+    return run_stages(fit, chosen, centre, robust)
 
 
-def run_stages(fit: StagedFit, chosen: StagePlan, centre: Floats) -> Floats:
+def run_stages(
+    fit: StagedFit, chosen: StagePlan, centre: Floats, robust: bool
+) -> tuple[Floats, Equation | None]:
     """Runs the rest of the recipe."""
     totals = BudgetTotals.of(fit.budgets.kinds)
     p = fit.rows.features.width
     scale = chosen.scale
+    size = chosen.intercept_size
+    regularity = 0.5
+    covered = 0.0
+    solved = None
+    equation = None
     for part in chosen.parts:
+        total = part.share * totals.total
         if part.purpose == "location":
             centre = fit.constant(
                 part.share, LOCATION_THRESHOLD, UNKNOWN_SIZE / LOCATION_THRESHOLD**2, centre
             )
         elif part.purpose == "constant":
-            centre = fit.constant(part.share, chosen.constant, chosen.intercept_size, centre)
+            if not robust and totals.total >= SCALE_BOUGHT_FROM:
+                regularity = GENTLE
+            centre = fit.constant(part.share, chosen.constant, size, centre, regularity)
         elif part.purpose == "scale of residuals":
+            bought = choose_tail_purchase(totals, p, robust)
             candidates = list_halvings(scale, RESIDUAL_SCALES)
-            scale = 0.965 * fit.scale(part.share, 0.7, candidates, centre, fit.rows.features)
-        else:
-            refit = len(chosen.parts) > 1 and part.purpose == "fit" and scale is not chosen.scale
-            if refit:
-                size = KNOWN_SIZE
-            else:
-                size = chosen.intercept_size
-            choice = choose_for_share(totals, p, part.share, size)
-            fitted = fit.slopes(part.share, choice.threshold * scale, choice, centre)
-            centre = shrink_slopes(
-                fitted,
+            found = fit.scale(part.share, bought.quantile, candidates, centre, fit.rows.features)
+            scale = found / bought.units
+            size = KNOWN_SIZE
+        elif part.purpose == TAIL:
+            bought = choose_tail_purchase(totals, p, robust)
+            covered = fit.tail(bought, scale, centre)
+            scale = covered / bought.units
+            size = KNOWN_SIZE
+            regularity = GENTLE
+        elif part.purpose == CORRECTION:
+            threshold = choose_correction_threshold(total, scale)
+            centre = shrink_intercept(
+                fit.correct(part.share, threshold, centre),
                 centre,
-                choice,
-                scale,
-                part.share * totals.total,
-                part.share**2 * totals.squares,
+                estimate_correction_noise(total, threshold),
             )
-    return centre
-
-
-def shrink_slopes(
-    fitted: Floats,
-    centre: Floats,
-    choice: StageParameters,
-    scale: float,
-    total: float,
-    squares: float,
-) -> Floats:
-    """Returns the fit with its slopes drawn back to the centre as far as they look like noise;
-    free.
-
-    James and Stein's factor 1 − p·σ²/‖slopes‖², with σ² the variance that public numbers predict
-    for noise alone and features spread evenly: where there is nothing to learn, next to nothing is
-    claimed.
-    """
-    p = len(fitted) - 1
-    C = FEATURE_MOMENTS[0]
-    kappa = math.erf(choice.threshold / math.sqrt(2))
-    stiffness = kappa * total * C + choice.ridge
-    noise = (
-        compute_noise_moments(p, *choice.norm)[1] * choice.threshold**2 + 0.4 * kappa * squares * C
-    )
-    slopes = fitted[1:] - centre[1:]
-    size = float(slopes @ slopes)
-    if size > 0:
-        factor = max(0.0, 1 - p * noise * scale**2 / stiffness**2 / size)
-    else:
-        factor = 0.0
-    return np.concatenate([fitted[:1], centre[1:] + factor * slopes])
+        elif part.purpose == INTERVALS:
+            if solved is not None:
+                equation = fit.buy_equation(part.share, solved, centre)
+        else:
+            choice = choose_for_share(totals, p, part.share, size, regularity)
+            tau = choose_wide_threshold(choice, p, scale, covered)
+            fitted = fit.slopes(part.share, tau, choice, centre)
+            solved = SolvedStage(part.share, tau, choice, centre, fitted)
+            # Around a first fit on the same rows only noise may draw back, so that it ends.
+            if covered:
+                squares = 0.0
+            else:
+                squares = part.share**2 * totals.squares
+            choice = replace(choice, threshold=tau / scale)
+            centre = shrink_slopes(fitted, centre, choice, scale, total, squares)
+    return centre, equation
 
 
 THEOREM = Theorem(
@@ -461,24 +490,34 @@ class NoGrid:
 
 def validate(ridge: Ridge, label: Interval, width: int) -> None:
     """Refuses a scale that labels within these bounds cannot have."""
-    parse_label_scale(ridge.label_scale, (label[1] - label[0]) / 2)
+    half = (label[1] - label[0]) / 2
+    parse_label_scale(ridge.label_scale, half)
+    parse_association(ridge.association, half)
 
 
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the default method."""
-    totals = BudgetTotals.of(budgets.kinds)
     half = (label[1] - label[0]) / 2
     guess = parse_label_scale(ridge.label_scale, half)
+    robust = is_robust(ridge)
+    association = parse_association(ridge.association, half) / (guess or SPREAD)
+    spent = cap_budgets(budgets.kinds, recoding.width, association)
+    kinds = replace(budgets.kinds, epsilon=spent)
+    totals = BudgetTotals.of(kinds)
+    if guess is None:
+        scales = _list_scales(totals, recoding.width, robust)
+    else:
+        scales = [guess]
+    share = get_interval_share(ridge)
     outlook = [
-        plan_stages_at(totals, recoding.width, s, guess is not None)
-        for s in ([guess] if guess else _list_scales(totals))
+        plan_stages_at(totals, recoding.width, s, guess is not None, robust, share) for s in scales
     ]
     typical = min(outlook, key=lambda c: abs(math.log(c.scale / (guess or TYPICAL_SCALE))))
-    weights = Weights.solve(budgets.kinds, A=0.0)
+    weights = Weights.solve(kinds, A=0.0)
     facts = PublicFacts.of(recoding, budgets, weights)
     parts = {
         c.scale: estimate_error_parts(
-            totals, replace(facts, spread=c.scale), c, weights.concentration
+            totals, replace(facts, spread=c.scale), c, weights.concentration, robust
         )
         for c in outlook
     }
@@ -490,7 +529,10 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "loss": ridge.loss,
             "label": list(label),
             "label_scale": ridge.label_scale,
+            "association": ridge.association,
+            "interval_share": ridge.interval_share,
             "features": recoding.to_dict(),
+            "estimates": describe_estimand(ridge),
             "stages": [
                 _describe_stages(c, half, parts[c.scale][0].total / c.scale**2) for c in outlook
             ],
@@ -498,7 +540,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         },
         budgets=budgets,
         weights=weights,
-        guarantee=Guarantee.of(budgets, budgets.kinds.epsilon, arithmetic="floating"),
+        guarantee=Guarantee.of(budgets, spent, arithmetic="floating"),
         noise={
             "distribution": "K-norm noise in the objective",
             "shares": [p.share for p in typical.parts],
@@ -508,17 +550,74 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         ),
         theorem=THEOREM,
         error=make_expected_error(
-            own, replace(facts, spread=typical.scale), budgets, weights, half, besides=skew
+            own,
+            replace(facts, spread=typical.scale),
+            budgets,
+            weights,
+            half,
+            more=describe_estimand(ridge),
+            besides=skew,
         ),
+        bought=describe_interval_stage(typical),
     )
 
 
 def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
-    fit = StagedFit(rows, plan.budgets, ridge.loss)
-    theta = fit_in_stages(fit, parse_label_scale(ridge.label_scale, (high - low) / 2))
-    return {"theta": plan.grid.nearest(theta)}
+    kinds = replace(plan.budgets.kinds, epsilon=plan.guarantee.spent)
+    if ridge.loss == "huber":
+        loss = "huber"
+    else:
+        loss = "soft"
+    fit = StagedFit(rows, replace(plan.budgets, kinds=kinds), loss)
+    scale = parse_label_scale(ridge.label_scale, (high - low) / 2)
+    theta, equation = fit_in_stages(fit, scale, is_robust(ridge), get_interval_share(ridge))
+    content: dict[str, Any] = {"theta": plan.grid.nearest(theta)}
+    if equation is not None:
+        content["bought"] = replace(equation, theta=plan.grid.nearest(equation.theta)).to_dict()
+    return content
+
+
+def get_interval_share(ridge: Ridge) -> float | None:
+    """The share that is to buy intervals; what these need is not known for Huber's loss."""
+    if ridge.loss == "huber":
+        return 0.0
+    return ridge.interval_share
+
+
+def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
+    """Returns the ends of the intervals of these functions of θ; or why there are none."""
+    if release.bought is not None:
+        return Equation.from_dict(release.bought).find_ends(functions, level)
+    if release.parameters["loss"] == "huber":
+        return "Intervals are not known for Huber's loss; they are for loss='robust'."
+    return explain_too_little(functions.shape[1] - 1)
+
+
+def describe_interval_stage(chosen: StagePlan) -> BoughtShare | None:
+    """What the plan says about the stage that buys intervals; None where there is none."""
+    if not chosen.has(INTERVALS):
+        return None
+    return BoughtShare(chosen.parts[-1].share, "how columns spread and residuals vary")
+
+
+def is_robust(ridge: Ridge) -> bool:
+    """Whether thresholds stay at a few deviations, however large budgets are."""
+    return ridge.loss in ("robust", "huber")
+
+
+def describe_estimand(ridge: Ridge) -> str:
+    """What is estimated, in words."""
+    if is_robust(ridge):
+        return (
+            "It estimates a centre of the labels between their mean and their median, on which "
+            "labels far away have little pull, however large budgets are."
+        )
+    return (
+        "It estimates the mean of the labels, as least squares does; of very skewed labels it "
+        "misses less of the mean the larger budgets are."
+    )
 
 
 def parse_label_scale(label_scale: Any, half: float) -> float | None:
@@ -538,85 +637,27 @@ def parse_label_scale(label_scale: Any, half: float) -> float | None:
     return label_scale / half
 
 
-def plan_stages_at(totals: BudgetTotals, slopes: int, scale: float, known: bool) -> StagePlan:
-    """What will be done if the first stage releases this scale."""
-    if totals.total < CONSTANT_ONLY_BELOW:
-        tau = choose_small_budget_threshold(totals.total)
-        size = max(KNOWN_SIZE, UNKNOWN_SIZE / tau**2)
-        expected = (
-            0.6
-            + choose_constant_parameters(totals.total, totals.squares, size, 1.0).expected
-            * (tau / scale) ** 2
-        )
-        return StagePlan(scale, (Stage("constant", 1.0),), None, tau, expected, size)
-    if known:
-        share = 0.0
-    else:
-        share = choose_scale_share(totals)[0]
-    chosen = choose_stages(totals, slopes, scale, 1.0 - share)
-    if known:
-        first: tuple[Stage, ...] = ()
-    else:
-        first = (Stage("scale of labels", share),)
-    return StagePlan(
-        scale,
-        (*first, *chosen.parts),
-        chosen.slopes,
-        chosen.constant,
-        chosen.expected,
-        chosen.intercept_size,
-    )
-
-
-def estimate_error_parts(
-    totals: BudgetTotals, facts: PublicFacts, chosen: StagePlan, concentration: float
-) -> tuple[SquaredErrorParts, float]:
-    """Returns what a course is expected to miss of least squares, and the bias that very skewed
-    labels may add.
-
-    The proxy's terms for the last stage, and what its threshold does to labels that are skewed a
-    little; a fit around a first one holds nothing back of the slopes, and its labels are what the
-    first has left.
+def parse_association(association: Any, half: float) -> float:
+    """Returns how far the labels of people with one budget may lie from everybody's, in units of
+    half the label's range; 0 if nothing is said.
     """
-    last = chosen.parts[-1]
-    p = facts.slopes
-    V = last.share * totals.total
-    V2 = last.share**2 * totals.squares
-    size = chosen.intercept_size
-    unit = chosen.scale
-    kept_back = 0.0
-    if chosen.slopes is None:
-        kept_back = facts.explained_variance
-        if totals.total < CONSTANT_ONLY_BELOW:
-            unit = chosen.constant
-        else:
-            unit = chosen.scale
-        choice = choose_constant_parameters(
-            V, V2, size, 1.0 if totals.total < CONSTANT_ONLY_BELOW else 2.0
+    if association is None:
+        return 0.0
+    if not isinstance(association, int | float) or not 0 <= association <= 2 * half:
+        raise InvalidParameter(
+            "The association is not a possible distance of two means.",
+            f"It is between 0 and the label's range, {2 * half:g}.",
+            "Pass such a number, or none.",
+            parameter="association",
         )
-        terms = split_error(0, V, V2, size, 0.0, choice)
-    elif len(chosen.parts) > 1 and chosen.parts[-2].purpose == "scale of residuals":
-        unit *= math.sqrt(1 - EXPLAINED)
-        choice = choose_for_share(totals, p, last.share, KNOWN_SIZE)
-        terms = split_error(p, V, V2, 0.0, 0.0, choice)
-    else:
-        choice = chosen.slopes
-        terms = split_error(p, V, V2, size, EXPLAINED, choice)
-    usual, most = SKEWED_LABEL_BIAS[choice.threshold]
-    unequal = (
-        facts.squares / concentration
-    )  # the proxy counts all of Σc², and least squares has 1/n of it too
-    parts = SquaredErrorParts(
-        terms.noise, terms.sampling * unequal, terms.shrinkage + usual**2
-    ).scale_by(unit**2)
-    return replace(parts, shrinkage=parts.shrinkage + kept_back), most * unit
+    return association / half
 
 
-def _list_scales(totals: BudgetTotals) -> list[float]:
-    if totals.total < CONSTANT_ONLY_BELOW:
+def _list_scales(totals: BudgetTotals, slopes: int, robust: bool) -> list[float]:
+    if totals.total < SCALE_BOUGHT_FROM:
         return [TYPICAL_SCALE]
-    factor = choose_scale_share(totals)[2]
-    return [factor * 0.25 * 0.5**j for j in range(LABEL_SCALES)]
+    bought = choose_scale_purchase(totals, slopes, robust)
+    return [float(g) / bought.units for g in bought.label_scales]
 
 
 def _describe_stages(chosen: StagePlan, half: float, expected_square: float) -> dict[str, Any]:
@@ -626,18 +667,3 @@ def _describe_stages(chosen: StagePlan, half: float, expected_square: float) -> 
         "slopes": chosen.slopes is not None,
         "expected": expected_square,  # in units of the squared scale
     }
-
-
-def advise_on_slopes(chosen: StagePlan) -> str:
-    """One sentence on whether slopes will be fitted, and why."""
-    if chosen.slopes is not None:
-        return "Slopes are fitted: their noise is expected to stay below what they explain."
-    if len(chosen.parts) == 1:
-        return (
-            "Too little budget for slopes: the answer will be a constant, a private mean of the "
-            "labels."
-        )
-    return (
-        "Slopes cannot pay for their noise here: the answer will be a constant. More people or a "
-        "larger ε would help."
-    )

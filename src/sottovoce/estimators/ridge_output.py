@@ -37,6 +37,7 @@ from sottovoce.guarantee import Guarantee
 from sottovoce.noise import continuous, source
 from sottovoce.noise.source import AnswerGrid
 from sottovoce.plan import Plan, Theorem
+from sottovoce.release import Release
 from sottovoce.schema import Interval, is_measurable
 from sottovoce.weights import Weights
 
@@ -56,6 +57,11 @@ THEOREM = Theorem(
     "Ridge with radial noise: each person l loses at most η·Δ_l, Δ_l what they can move the "
     "solution (pure ε, replace)",
     "docs/theory/output.md",
+)
+
+NO_INTERVAL = (
+    "Noise on the solution has no interval: how far λ shrinks it depends on sums of products that "
+    "are not released."
 )
 
 
@@ -148,6 +154,11 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     # follows from that.
     theta = plan.grid.nearest(np.array(source.to_fractions(solution), dtype=object) + noise)
     return {"theta": to_centred(ridge.method, theta)}
+
+
+def find_ends(release: Release, functions: Floats, level: float) -> str:
+    """Says why there are no intervals."""
+    return NO_INTERVAL
 
 
 def compute_accuracy_bound(

@@ -28,6 +28,7 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.regression_kernels import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.mean import estimate_clipped_noise
+from sottovoce.estimators.model_intervals import Ends, NoisyMoments, find_moment_ends
 from sottovoce.estimators.ridge_errors import (
     OFFSET,
     PublicFacts,
@@ -38,6 +39,7 @@ from sottovoce.estimators.ridge_objective import NoGrid
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
 from sottovoce.plan import Plan, Theorem
+from sottovoce.release import Release
 from sottovoce.schema import Interval, is_measurable
 
 if TYPE_CHECKING:
@@ -117,6 +119,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         "integer_scale": scale,
         "shift": shift,
         "entry_standard_deviation": entry,
+        "people_concentration": weights.measure_people_concentration(kinds),
     }
     return Plan(
         question="ridge",
@@ -167,6 +170,28 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
         "standard_errors": (2 * moments.standard_errors(plan.weights.concentration)).tolist(),
         "slopes_kept": kept,
     }
+
+
+def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
+    """Returns the ends of the intervals of these functions of θ; or why there are none."""
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    noise = release.noise
+    if "people_concentration" not in noise:
+        return "This release was made by an earlier version, which did not say how people weigh."
+    noisy = np.array(value["statistics"])
+    d = len(noisy) - 1
+    normal = noise["distribution"] == "discrete Gaussian"
+    entry = noise["entry_standard_deviation"]
+    moments = NoisyMoments(
+        gram=noisy[:d, :d],
+        cross=noisy[:d, d],
+        square=float(noisy[d, d]),
+        scale=entry if normal else entry / math.sqrt(2),
+        square_factor=math.sqrt(_get_square_variance(d, noise)),
+        normal=normal,
+        concentration=noise["people_concentration"],
+    )
+    return find_moment_ends(moments, 2 * functions, level)
 
 
 def _draw_noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:

@@ -17,7 +17,7 @@ everybody misses what slopes would have explained:
     nothing         .6·s² + (.4·half the range)²
 
 The .6 and the .4 are the assumptions under which the regression itself is planned
-(estimators/ridge_objective.py: WORTHLESS_ERROR, and an intercept of squared size .16). Everything
+(estimators/ridge_recipe.py: WORTHLESS_ERROR, and an intercept of squared size .16). Everything
 here is made of public numbers; none is an accuracy promise.
 """
 
@@ -378,7 +378,7 @@ def make_verdict(plan: Plan) -> str:
 
 def _compute_outlook(plan: Plan, spread: float, regression: float, slopes: bool) -> Outlook:
     from sottovoce.estimators.mean import Mean
-    from sottovoce.estimators.ridge_objective import WORTHLESS_ERROR
+    from sottovoce.estimators.ridge_recipe import WORTHLESS_ERROR
 
     low, high = plan.parameters["label"]
     half = (high - low) / 2

@@ -23,6 +23,7 @@ from sottovoce.audit.confidential import draw_losses, find_median
 from sottovoce.plan import describe_currency
 from sottovoce.release import Release, format_date
 from sottovoce.report.html import NAMES_STYLE, make_page, make_stamp, make_table
+from sottovoce.svg import draw_interval_parts
 from sottovoce.units import format_percent, round_to_error
 from sottovoce.wording import (
     MARGIN,
@@ -35,10 +36,12 @@ from sottovoce.wording import (
     get_unit,
     has_quantiles,
     list_errors,
+    list_intervals,
     name_model,
     name_quantiles,
     warn_if_uninformative,
     write_error_sentence,
+    write_interval_sentences,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +88,31 @@ def draw_answer(release: Release) -> str:
     else:
         shown = _draw_model(release, release.value)
     nothing = warn_if_uninformative(release)
+    shown += draw_intervals(release)
     return shown + (f'\n<p class="caution">{escape(nothing)}</p>' if nothing else "")
+
+
+def draw_intervals(release: Release) -> str:
+    """Returns the intervals in words and as a picture, in which noise and sampling stand apart;
+    nothing where the release has none.
+    """
+    told = "".join(
+        f'\n<p class="soft">{escape(sentence)}</p>'
+        for sentence in write_interval_sentences(release)
+    )
+    lines = [
+        (one.name, one.describe(), one.noise, one.sampling)
+        for one in list_intervals(release)
+        if one.noise is not None and one.sampling is not None
+    ]
+    if not lines:
+        return told
+    picture = draw_interval_parts(
+        "Half the width of each interval by noise and by sampling alone",
+        lines,
+        ("noise alone", "sampling alone"),
+    )
+    return f"{told}\n<figure>\n{picture}\n</figure>"
 
 
 def tabulate_promise(release: Release) -> str:

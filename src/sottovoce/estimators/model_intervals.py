@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intervals of coefficients and of expected labels, from what releases of models say
+(docs/theory/intervals.md).
+
+A release of a model holds θ, or statistics from which it follows; what people quote are linear
+functions cᵀθ: a coefficient in its own unit, or the expected label of a row. An interval of cᵀθ*,
+θ* the coefficients of the whole population, follows from the equation that the release solves.
+
+    symbol     name
+    c          function    of θ; a row of a matrix of them
+    θ*         the population's coefficients: those of least squares, or of the loss that is fitted
+    S          the sum of the population's pulls over the rows: sampling, of mean zero
+    E, b       the noise, whose law is public
+
+Noisy moments give ĉ − Ĝθ* = S + e − Eθ* (`find_moment_ends`), so θ* is where noise and sampling
+can explain what is left. A map of labels gives θ̂ − θ* = C·(labels' noise) + e, which is read off
+(`label_private.py`). Where only a bound on the smallest eigenvalue of the curvature is known, ends
+come from it (`EigenvalueBound`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from sottovoce.arrays import Floats
+from sottovoce.data.encoding import Recoding
+from sottovoce.estimators.base import predict_linear
+from sottovoce.intervals import Intervals
+
+#: Rows may vary more where they count most: this many times the variance that rows of equal spread
+#: would give.
+UNEQUAL_SPREAD = 1.8
+#: What intervals cover where nothing else is said.
+LEAST_SQUARES = "the coefficients of least squares on the whole population"
+FROM_MOMENTS = "the released variance of residuals, times 1.8 for rows of unequal spread"
+#: Frequencies of a law's Fourier series, over a period of so many standard deviations.
+FREQUENCIES = np.arange(1, 2049)
+PERIOD = 60.0
+#: An end is sought in so many steps, each relative to the last; beyond, there is none.
+STEPS = 20
+STEP_TOLERANCE = 1e-4
+FARTHEST = 1e9
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of the intervals of several functions, half the widths of their two parts, and
+    where sampling is known from.
+    """
+
+    low: Floats
+    high: Floats
+    noise: Floats
+    sampling: Floats
+    sampling_from: str
+    of: str = LEAST_SQUARES
+
+    def with_known_intercept(self) -> Ends:
+        """The same, behind an intercept that is 0 by the model."""
+        low, high, noise, sampling = (
+            np.array([0.0, *part]) for part in (self.low, self.high, self.noise, self.sampling)
+        )
+        return Ends(low, high, noise, sampling, self.sampling_from, self.of)
+
+
+def compute_sum_half_width(level: float, scales: Any, deviation: float) -> float:
+    """Returns x with P(|Σ L_k + G| ≤ x) = level, L_k of Laplace's law with these scales and G
+    normal, all independent.
+
+    By the Fourier series of the law on a period that it hardly ever leaves: its characteristic
+    function is e^(−s²t²/2)·Π 1/(1 + b_k²t²).
+    """
+    b = np.abs(np.asarray(scales, dtype=np.float64))
+    total = math.sqrt(2 * float(b @ b) + deviation**2)
+    if total == 0:
+        return 0.0
+    half = PERIOD / 2
+    t = FREQUENCIES * (math.pi / half)
+    unit = b[b > 0] / total
+    logs = -np.log1p(np.square(np.outer(unit, t))).sum(axis=0) - (deviation / total * t) ** 2 / 2
+    heights = np.exp(logs) / FREQUENCIES
+
+    def exceeds(x: float) -> float:
+        return x / half + 2 / math.pi * float(heights @ np.sin(t * x)) - level
+
+    return total * float(brentq(exceeds, 0.0, half, xtol=1e-9))
+
+
+def widen_variance(noisy: float, scale: float, level: float) -> float:
+    """Returns the variance to be used in the place of one that was released with Laplace noise of
+    this scale.
+
+    With so many scales more than what was released, intervals cover at least as often as those that
+    know the variance, whatever it is: what they lose where noise is negative, they gain where it is
+    not (docs/theory/intervals.md).
+    """
+    return max(noisy, 0.0) + scale * max(1.0, -math.log1p(-level) / 3)
+
+
+def list_coefficient_functions(recoding: Recoding, half: float) -> Floats:
+    """Returns the functions of θ, a row each, that are intercept and coefficients in their own
+    units, but for the middle of the label's range; θ belongs to rows (½, z) and labels in [−1, 1].
+    """
+    columns = []
+    for j in range(recoding.width + 1):
+        unit = np.zeros(recoding.width + 1)
+        unit[j] = half
+        intercept, coefficients = recoding.to_original_units(unit[0] / 2, unit[1:])
+        columns.append(np.concatenate([[intercept], coefficients]))
+    return np.column_stack(columns)
+
+
+def list_prediction_functions(recoding: Recoding, raw: Floats, functions: Floats) -> Floats:
+    """Returns the functions of θ, a row each, that are expected labels, from those that are
+    intercept and coefficients.
+    """
+    columns = [predict_linear(recoding, raw, own[0], own[1:]) for own in functions.T]
+    return np.column_stack(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMoments:
+    """Second moments of (1, 2z, y) as they were released, and the laws of their noise and
+    sampling.
+    """
+
+    gram: Floats
+    cross: Floats
+    square: float  # of the labels
+    scale: float  # of the noise on a product: Laplace's, or a normal deviation
+    square_factor: float  # of the noise on a square, in units of that on a product
+    normal: bool
+    concentration: float  # Σ W_l² over people
+
+    @property
+    def solution(self) -> Floats:
+        """What the moments say without any shrinkage."""
+        return np.asarray(np.linalg.solve(self.gram, self.cross), dtype=np.float64)
+
+    def list_noise(self, a: Floats, theta: Floats) -> Floats:
+        """Returns the sizes of the independent noises whose sum aᵀ(e − Eθ) is."""
+        i, k = np.triu_indices(len(a), 1)
+        products = a[i] * theta[k] + a[k] * theta[i]
+        squares = self.square_factor * a[1:] * theta[1:]
+        return self.scale * np.concatenate([products, squares, a])
+
+    def widen_residual_square(self, theta: Floats, level: float) -> float:
+        """Returns the mean squared residual, widened for its noise; never above 1, the square of
+        half the range.
+        """
+        left = self.square - 2 * float(theta @ self.cross) + float(theta @ self.gram @ theta)
+        i, k = np.triu_indices(len(theta), 1)
+        factor = self.square_factor
+        sizes = self.scale * np.concatenate(
+            [2 * theta[i] * theta[k], factor * theta[1:] ** 2, 2 * theta, [factor]]
+        )
+        noise = float(np.linalg.norm(sizes))
+        if self.normal:
+            noise = noise / math.sqrt(2)
+        return min(widen_variance(left, noise, level), 1.0)
+
+    def find_half_width(self, level: float, sizes: Floats, deviation: float) -> float:
+        """Returns what the sum of such noises and of sampling stays below."""
+        if self.normal:
+            return compute_sum_half_width(level, [], math.hypot(deviation, np.linalg.norm(sizes)))
+        return compute_sum_half_width(level, sizes, deviation)
+
+
+def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> Ends:
+    """Returns the ends for functions of the solution of noisy moments; ±∞ where noise leaves
+    nothing out.
+
+    With a = Ĝ⁻¹c, cᵀ(θ̂ − θ*) = aᵀ(S + e − Eθ*): the noise depends on θ* itself. An end is the t
+    that noise of the size it would have at cᵀθ* = t just reaches (Fieller 1954), among θ* the one
+    that is nearest to θ̂.
+    """
+    theta = moments.solution
+    left = moments.widen_residual_square(theta, level)
+    sampling = UNEQUAL_SPREAD * left * moments.concentration
+    inverse = np.linalg.inv(moments.gram)
+    spread = inverse @ _sum_covariance(moments, theta, sampling) @ inverse
+    found = []
+    for c in functions:
+        a = inverse @ c
+        deviation = math.sqrt(sampling * max(float(a @ moments.gram @ a), 0.0))
+        along = spread @ c
+        size = float(c @ along)
+        if size > 0:
+            along = along / size
+        noises = moments.list_noise(a, theta)
+        value = float(c @ theta)
+        ends = [
+            value + sign * _find_reach(moments, a, theta, sign * along, deviation, level)
+            for sign in (-1, 1)
+        ]
+        found.append(
+            [
+                *ends,
+                moments.find_half_width(level, noises, 0.0),
+                moments.find_half_width(level, np.zeros(1), deviation),
+            ]
+        )
+    low, high, noise, rows = np.array(found).T
+    return Ends(low, high, noise, rows, FROM_MOMENTS)
+
+
+def _sum_covariance(moments: NoisyMoments, theta: Floats, sampling: float) -> Floats:
+    """The covariance of S + e − Eθ."""
+    d = len(theta)
+    square = np.full(d, moments.square_factor**2)
+    square[0] = 0.0  # the corner is public
+    noise = (
+        (1 + theta @ theta) * np.eye(d) + np.outer(theta, theta) + np.diag((square - 2) * theta**2)
+    )
+    variance = moments.scale**2
+    if not moments.normal:
+        variance = 2 * variance
+    return np.asarray(variance * noise + sampling * moments.gram)
+
+
+def _find_reach(
+    moments: NoisyMoments, a: Floats, theta: Floats, along: Floats, deviation: float, level: float
+) -> float:
+    """Returns how far an end lies from the middle; infinite if steps towards it only grow."""
+    reach = 0.0
+    for _ in range(STEPS):
+        noises = moments.list_noise(a, theta + reach * along)
+        farther = moments.find_half_width(level, noises, deviation)
+        if farther <= reach * (1 + STEP_TOLERANCE):
+            return farther
+        if farther > FARTHEST:
+            break
+        reach = farther
+    return math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class EigenvalueBound:
+    """Ends for cᵀθ* where θ* − θ̃ = M⁻¹(λθ̃ − S) − M⁻¹H^½·ξ/√γ and M ⪰ ℓ is all that is known."""
+
+    theta: Floats  # θ̃
+    least: float  # ℓ
+    ridge: float  # λ
+    gamma: float
+    pull: float  # S has a covariance of at most this times M
+    sampling_from: str
+
+    def find_ends(self, functions: Floats, level: float) -> Ends:
+        """Returns the ends.
+
+        For M ⪰ ℓ and any x, cᵀM⁻¹x lies between (cᵀx ± |c||x|)/(2ℓ); M⁻¹HM⁻¹ is at most
+        (1 + λ/ℓ)/ℓ.
+        """
+        length = np.linalg.norm(functions, axis=1)
+        noise = length * math.sqrt((1 + self.ridge / self.least) / (self.least * self.gamma))
+        sampling = length * math.sqrt(self.pull / self.least)
+        z = float(ndtri(0.5 + level / 2))
+        reach = z * np.hypot(noise, sampling)
+        middle = functions @ self.theta
+        back = self.ridge / (2 * self.least)
+        size = length * float(np.linalg.norm(self.theta))
+        return Ends(
+            middle + back * (middle - size) - reach,
+            middle + back * (middle + size) + reach,
+            z * noise,
+            z * sampling,
+            sampling_from=self.sampling_from,
+        )
+
+
+def name_ends(names: list[str], ends: Ends | str, level: float, middle: float = 0.0) -> Intervals:
+    """Returns the ends by the names of intercept and coefficients, or why there are none;
+    ``middle`` is added to the intercept's.
+    """
+    if isinstance(ends, str):
+        return explain_no_interval(level, ends)
+    moved = np.zeros(len(names) + 1)
+    moved[0] = middle
+    names = ["intercept", *names]
+    return Intervals(
+        level=level,
+        low=_by_name(names, ends.low + moved),
+        high=_by_name(names, ends.high + moved),
+        noise=_by_name(names, ends.noise),
+        sampling=_by_name(names, ends.sampling),
+        sampling_from=ends.sampling_from,
+        of=ends.of,
+    )
+
+
+def join_prediction_ends(ends: Ends | str, middle: float) -> Floats | None:
+    """Returns (low, high), a row a function; None where there are none."""
+    if isinstance(ends, str):
+        return None
+    return np.asarray(np.column_stack([ends.low, ends.high]) + middle, dtype=np.float64)
+
+
+def _by_name(names: list[str], numbers: Floats) -> dict[str, Any]:
+    return {
+        name: float(number) if math.isfinite(number) else None
+        for name, number in zip(names, numbers, strict=True)
+    }
+
+
+def explain_no_interval(level: float, why: str) -> Intervals:
+    """Returns intervals without ends, with the reason."""
+    return Intervals(
+        level=level,
+        low={},
+        high={},
+        noise={},
+        sampling={},
+        sampling_from="nothing: there is no interval",
+        of="the coefficients of the population",
+        why=why,
+    )
