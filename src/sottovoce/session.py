@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce import units
+from sottovoce import booking, units
 from sottovoce.arrays import Array, ColumnLike, TableLike, count_dimensions, factorise
 from sottovoce.booking import (
     AMPLE_UNITS,
@@ -29,7 +29,6 @@ from sottovoce.booking import (
     name_columns,
     plan_rows,
     release_rows,
-    reserve_and_release,
     return_stored,
 )
 from sottovoce.budgets import (
@@ -370,7 +369,7 @@ class Session:
 
         if asked is None:
             asked = get_remaining(self.ledger, question, names, arranged)
-        return reserve_and_release(
+        return booking.reserve_and_release(
             self.ledger, self.short, question, key, request, names, asked, arranged
         )
 

@@ -13,7 +13,7 @@ from functools import cache
 
 import sottovoce as sv
 from ledgers.places import PEOPLE, Child, Place, release
-from sottovoce import estimator, ledger
+from sottovoce import booking, estimator, ledger
 
 
 @dataclass
@@ -82,17 +82,17 @@ def _tell_what_is_read(tell) -> None:
     """
     run = estimator._run_mechanism
     publishing = []
-    reserve = sv.Session._reserve_and_release
+    reserve = booking.reserve_and_release
 
-    def released(self, question, key, *rest):
+    def released(ledger, short, question, key, *rest):
         publishing[:] = [key]
-        return reserve(self, question, key, *rest)
+        return reserve(ledger, short, question, key, *rest)
 
     def reading(*arguments):
         tell(("read", publishing[0]))
         return run(*arguments)
 
-    sv.Session._reserve_and_release = released
+    booking.reserve_and_release = released
     estimator._run_mechanism = reading
 
 
