@@ -249,6 +249,7 @@ class ReleasedModel:
     recoding: Recoding
     functions: tuple[LinearFunction, ...]
     classes: tuple[Any, ...] = ()
+    release: Release | None = None
 
     @classmethod
     def of(cls, release: Release) -> ReleasedModel:
@@ -279,7 +280,7 @@ class ReleasedModel:
                 np.ravel(model.intercept_), np.atleast_2d(model.coef_), strict=True
             )
         )
-        return cls(model._recoding, functions, classes)
+        return cls(model._recoding, functions, classes, release)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -298,10 +299,14 @@ class ReleasedModel:
 
     def predict_batch(self, batch: Any) -> dict[str, Any]:
         """Returns what is told of each row, as the estimator's predict and predict_proba would."""
+        from sottovoce.estimators.base import clip_to_label
+
         raw = self._read_features(batch)
         values = [function(raw) for function in self.functions]
         if self.classes:
             told = _predict_classes(values, self.classes)
+        elif self.release is not None:
+            told = [clip_to_label(value, self.release) for value in values]
         else:
             told = values
         return dict(zip(self.heads, told, strict=True))

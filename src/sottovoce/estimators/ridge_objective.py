@@ -74,6 +74,7 @@ from sottovoce.estimators.ridge_recipe import (
     estimate_correction_noise,
     estimate_error_parts,
     estimate_least_deviation,
+    handicap_bounds,
     list_halvings,
     list_residual_bounds,
     plan_stages_at,
@@ -146,7 +147,14 @@ class StagedFit:
         bounds = list_residual_bounds(scale)[::-1]
         histogram = self._count_residuals(weights, ResidualSizes(bounds), theta, self.rows.features)
         within = [int(count) for count in np.cumsum(histogram)[:-1]]
-        return self._choose_fullness(weights, within, purchase.quantile, weights.total, bounds)
+        return self._choose_fullness(
+            weights,
+            within,
+            purchase.quantile,
+            weights.total,
+            bounds,
+            handicap_bounds(bounds, scale),
+        )
 
     def _make_choice_weights(self, share: float) -> Weights:
         kinds = self.budgets.kinds
@@ -168,12 +176,15 @@ class StagedFit:
         quantile: float,
         inside: int,
         candidates: Floats,
+        handicap: Floats | float = 0.0,
     ) -> float:
         """Chooses the candidate whose weight is nearest to that part of what is inside."""
         # Rounded down, so that a whole weight of P that moves a sum moves the score by P at most.
         target = math.floor(Fraction(quantile) * inside)
         scores = np.array([abs(f - target) for f in held], dtype=np.int64)
-        return float(candidates[selection.permute_and_flip(scores, 2 * weights.loudest)])
+        scale = 2 * weights.loudest
+        scores += np.asarray(np.rint(handicap * np.float64(scale)), dtype=np.int64)
+        return float(candidates[selection.permute_and_flip(scores, scale)])
 
     def constant(
         self,
