@@ -159,6 +159,14 @@ def list_residual_bounds(scale: float) -> Floats:
     return list_halvings(LARGEST_RESIDUAL, 2 * halvings + 1, 2)
 
 
+def handicap_scales(scales: Floats) -> Floats:
+    """Returns by how many powers of e a scale of labels is held back for being below a sixteenth of
+    half their range: whole numbers leave room for a window that holds many of them and is far too
+    narrow.
+    """
+    return np.asarray(0.7 * np.maximum(-4 - np.log2(scales), 0.0), dtype=np.float64)
+
+
 def handicap_bounds(bounds: Floats, scale: float) -> Floats:
     """Returns by how many powers of e a bound is held back for being wide: a tail that nobody is in
     looks the same at every width, and noise grows with the square of it.
