@@ -370,6 +370,7 @@ _BUILT_IN = (
         summary="One sample from a posterior whose concentration follows the rows.",
         hint="One sample from a posterior whose concentration follows the rows.",
         reads="regression",
+        fixed={"fit_intercept": True},
         audited={},
         offered=False,
     ),

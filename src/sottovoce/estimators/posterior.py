@@ -510,7 +510,7 @@ class AdaptivePosteriorSample(Posterior):
         "renyi", or "simple" to add up the exact ε of the two releases.
     condition :
         How many times smaller than the mean the smallest eigenvalue is expected to be: h =
-        n/(d·condition).
+        n/(d·condition), and less by the cube root of ε where people grant more than 1 on average.
     floor :
         H itself; None: chosen, and raised if budgets are too small for it.
     share :
@@ -553,7 +553,10 @@ class AdaptivePosteriorSample(Posterior):
         self.missing = missing
 
     def _make_weights(self, kinds: BudgetGroups, columns: int, granted: bool) -> PosteriorWeights:
-        floor = float(kinds.rows @ kinds.people) / (columns * self.condition)
+        # Lower where people grant more: the floor shrinks the model, and ε → ∞ leaves it alone.
+        usual = float(units.to_epsilon(kinds.epsilon) @ kinds.people) / float(kinds.people.sum())
+        lowered = self.condition * max(usual, 1.0) ** (1 / 3)
+        floor = float(kinds.rows @ kinds.people) / (columns * lowered)
         account = ACCOUNTANTS[self.calibration](0.0, floor, self._sure_delta, 1.0)
         return posterior_mechanism.solve_adaptive_weights(
             kinds, account, float(self.share), None if self.floor is None else float(self.floor)
