@@ -77,7 +77,7 @@ LOG_ODDS = 2.0
 CURVATURE = 0.15
 #: Intercepts that can be bought lie so many norms of the slopes apart, and another than that of
 #: the fit has to be better by so many powers of e.
-THRESHOLD_STEP = 0.1
+THRESHOLD_STEP = 0.05
 THRESHOLD_PENALTY = 3.0
 
 
@@ -135,9 +135,7 @@ class Mechanism:
     @property
     def uses_kappa(self) -> bool:
         """Whether the table of κ applies: two classes in the ball."""
-        return (
-            self.accountant == "kappa" and isinstance(self.body, UnitBall) and not self.several
-        )
+        return self.accountant == "kappa" and isinstance(self.body, UnitBall) and not self.several
 
     def bound_factor(self, rate: float) -> float:
         """Returns a number c such that nobody is charged more than c·W·η_n."""
@@ -400,9 +398,7 @@ def bound_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def compute_output_scale(
-    person_weights: PersonWeights, mechanism: Mechanism, rate: float
-) -> float:
+def compute_output_scale(person_weights: PersonWeights, mechanism: Mechanism, rate: float) -> float:
     """Returns 2t/ε_out: the density of ν is ∝ exp(−‖ν‖_Λ/scale); t holds the solver's error and b's
     rounding.
     """
@@ -436,9 +432,7 @@ def make_answer_grid(mechanism: Mechanism, rate: float) -> AnswerGrid:
     return AnswerGrid.below(least / steepest)
 
 
-def compute_output_noise(
-    person_weights: PersonWeights, mechanism: Mechanism, rate: float
-) -> float:
+def compute_output_noise(person_weights: PersonWeights, mechanism: Mechanism, rate: float) -> float:
     """Returns the root mean square length of ν."""
     size = mechanism.functions * mechanism.body.width
     inverse = float((1 / mechanism.ridge).mean())

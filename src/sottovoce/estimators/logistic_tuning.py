@@ -9,7 +9,7 @@ chooses among a few settings around the defaults.
 
     symbol   name
     g        each        η/d, budget for each coordinate; of K classes η/(d·√(2K − 2))
-    λ                    50/g²·(1 + (20/g)²), at most 3, and no less than 2/η (8/η for several
+    λ                    80/g²·(1 + (20/g)²), at most 3, and no less than 2/η (8/η for several
                          classes), so that nothing is lost in the charge
     R        radius      half of a row's usual length (0.8 of it with public rows), growing with g
     c        intercept   1.6/√(1.6² + p), the intercept's column (2 in the place of 1.6 with public
@@ -48,7 +48,7 @@ from sottovoce.solvers import newton
 from sottovoce.weights import Weights
 
 #: λ = STRENGTH/g²·(1 + (SCARCE/g)²), within limits.
-STRENGTH = 50.0
+STRENGTH = 80.0
 SCARCE = 20.0
 STRONGEST = 3.0
 #: Shares of a row's usual length √p (in units of the columns' spreads) at which rows are cut.
@@ -172,9 +172,7 @@ class BudgetScale:
             return factor / math.sqrt(factor**2 + self.slopes)
         return 0.0
 
-    def make_ball(
-        self, middle: Floats, spread: Floats, radius: float, factor: float
-    ) -> UnitBall:
+    def make_ball(self, middle: Floats, spread: Floats, radius: float, factor: float) -> UnitBall:
         """A way into the unit ball; no radius beyond the farthest corner of the bounds."""
         ball = UnitBall(middle, spread, radius, self.intercept(factor), GRID_BITS)
         return replace(ball, radius=max(min(radius, ball.longest or 1.0), 1e-9))
@@ -277,9 +275,7 @@ def list_widths(recoding: Recoding, spread: Floats) -> list[Floats]:
     return [np.where(factor, spread, width) for width in WIDTHS] if len(spread) else [spread]
 
 
-def measure_log_odds(
-    mechanism: Mechanism, rate: float, width: Floats, stretch: float
-) -> Floats:
+def measure_log_odds(mechanism: Mechanism, rate: float, width: Floats, stretch: float) -> Floats:
     """Returns (what is kept of log-odds; the mean square of noise; that of shrinkage) in units of
     log-odds, if columns have these deviations and lie round the middle.
     """
