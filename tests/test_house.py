@@ -17,7 +17,7 @@ import pytest
 import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
-MOST_FILES = 145
+MOST_FILES = 146
 MOST_LINES = 650
 MOST_PARTICIPLES = 10
 MOST_PACKED = 0.02
@@ -27,6 +27,7 @@ LONG_FILES = {
     "audit/instance_losses.py": "one audit: what each row, person and group lost",
     "audit/inputs.py": "what an audit reads: a release, its estimator, rows and budgets",
     "data/source.py": "one class: a table and what its columns are for",
+    "estimators/base.py": "what every estimator inherits, and the one way back from a release",
     "estimators/baselines.py": "four ways around an estimator that share one request",
     "estimators/erm.py": "one question: what is asked, planned and promised",
     "estimators/label_private.py": "one question: what is asked, planned and promised",

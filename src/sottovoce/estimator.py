@@ -16,6 +16,7 @@ What a fitted model keeps: its release, and what follows from the release alone.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
@@ -44,6 +45,7 @@ from sottovoce.errors import (
     ReleaseFailed,
 )
 from sottovoce.guarantee import Guarantee
+from sottovoce.intervals import LEVEL, Intervals
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import Bounds, Schema, encode_bounds, to_interval
@@ -446,10 +448,36 @@ def _run_mechanism(
     try:
         about = describe_estimator(estimator, plan, dataset)
         release = estimator.release_under(plan, dataset, **options)
-        return replace(release.with_subject(dataset.subject, date), estimator=about)
+        told = replace(release.with_subject(dataset.subject, date), estimator=about)
+        return replace(told, intervals=attach_intervals(estimator, told))
     except Exception:
         pass  # raised below, outside the handler, so that nothing of the cause is carried along
     raise ReleaseFailed()
+
+
+def compute_intervals(estimator: Any, release: Release, level: float) -> Intervals | None:
+    """Returns the intervals of a release at a level, from the release alone; None where there are
+    none.
+
+    Null records in the place of dropped people pull an answer to where no interval reaches.
+    """
+    own = getattr(estimator, "_compute_intervals", None)
+    if own is None or "sampled" in release.parameters:
+        return None
+    intervals: Intervals | None = own(release, level)
+    return intervals
+
+
+def attach_intervals(estimator: Any, release: Release) -> dict[str, Any] | None:
+    """Returns the intervals that a release carries, as JSON.
+
+    They follow from the release, which is paid for: what goes wrong with them must not cost it.
+    """
+    with suppress(Exception):
+        intervals = compute_intervals(estimator, release, LEVEL)
+        if intervals is not None:
+            return intervals.to_dict()
+    return None
 
 
 def describe_estimator(estimator: Estimator, plan: Plan, rows: Dataset) -> dict[str, Any]:

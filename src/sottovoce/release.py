@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import InvalidRelease
+from sottovoce.intervals import Intervals
 from sottovoce.plan import Plan, describe_currency
 from sottovoce.schema import Subject
 from sottovoce.wording import (
@@ -41,7 +42,7 @@ from sottovoce.wording import (
 FORMAT = "sottovoce.release/1"
 #: Fields that a release of this format may lack: those of earlier versions do, and data in memory
 #: may have no names.
-OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator")
+OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator", "intervals")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Release:
     units: dict[str, str] | None = None  # declared units, by column
     date: str | None = None  # when it was made, in UTC
     estimator: dict[str, Any] | None = None  # the class that made it, and the bounds it was given
+    intervals: dict[str, Any] | None = None  # at one level, as Intervals.to_dict has them
 
     @classmethod
     def of(cls, plan: Plan, value: float | list[float] | dict[str, Any]) -> Release:
@@ -529,8 +531,8 @@ def format_date(date: str) -> str:
 
 
 def _refuse_wrong_kinds(release: Release) -> None:
-    """Raises unless names, units and date are text, and the estimator is described, or are not
-    there.
+    """Raises unless names, units and date are text, and estimator and intervals are described, or
+    are not there.
     """
     words = [
         release.column,
@@ -543,6 +545,8 @@ def _refuse_wrong_kinds(release: Release) -> None:
         raise ValueError
     if not isinstance(release.estimator, dict | None):
         raise ValueError
+    if release.intervals is not None:
+        Intervals.from_dict(release.intervals).pairs()
 
 
 @cache

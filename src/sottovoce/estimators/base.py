@@ -7,8 +7,8 @@ accepted by a type checker: a misspelt one, too. What type checkers see here is 
 inherit.
 
     class             of                                        what it has
-    ColumnEstimator   a question about one column               fit, plan
-    ModelEstimator    a model within declared bounds            fit, plan
+    ColumnEstimator   a question about one column               fit, plan, interval
+    ModelEstimator    a model within declared bounds            fit, plan, interval
     LinearRegressor   a ModelEstimator whose label is a number  predict
 
 LoadableEstimator is the one way from a release back to its estimator: parameters, bounds, and what
@@ -37,6 +37,7 @@ from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.estimator import (
     VALUE,
     Estimator,
+    compute_intervals,
     load_column,
     make_budgets,
     make_column_label,
@@ -48,6 +49,7 @@ from sottovoce.estimator import (
 )
 from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
 from sottovoce.guarantee import Guarantee
+from sottovoce.intervals import LEVEL, Intervals, check_level, no_interval_error
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import Bounds, BoundsLike, Classes, Column, Schema, decode_bounds
@@ -100,7 +102,50 @@ __all__ = [
 ]
 
 
-class LinearModel(BaseEstimator):
+class IntervalEstimator:
+    """An estimator whose release tells between which numbers the value of the population lies.
+
+    A subclass computes it from the release alone, in ``_compute_intervals``; one without has no
+    interval.
+    """
+
+    release_: Release
+
+    def interval(self, level: float = LEVEL) -> Any:
+        """Return between which numbers the value of the population lies; it costs nothing.
+
+        Parameters
+        ----------
+        level : float
+            The probability, at least, with which it does, over the rows drawn and the noise.
+
+        Returns
+        -------
+        Any
+            (low, high); a list of them for several quantiles.
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        InvalidParameter
+            The level is no probability, or this estimator has no interval.
+        """
+        return self._find_intervals(level).pairs()
+
+    def _find_intervals(self, level: float) -> Intervals:
+        check_is_fitted(self, "release_")
+        intervals = compute_intervals(self, self.release_, check_level(level))
+        if intervals is None:
+            raise no_interval_error()
+        return intervals
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        """Computes the intervals from the release alone; None where there are none."""
+        return None
+
+
+class LinearModel(IntervalEstimator, BaseEstimator):
     """A model with coefficients: what it has when it is fitted."""
 
     release_: Release
@@ -109,8 +154,50 @@ class LinearModel(BaseEstimator):
     n_features_in_: int
     feature_names_in_: Array
 
+    def interval(self, level: float = LEVEL, X: TableLike | None = None) -> Any:
+        """Return between which numbers the coefficients, or expected labels, of the population lie;
+        it costs nothing.
 
-class ColumnEstimator(BaseEstimator, Estimator):
+        Parameters
+        ----------
+        level : float
+            The probability, at least, with which each does, over the rows drawn and the noise.
+        X : TableLike, optional
+            Features of new rows, with the columns that were declared.
+
+        Returns
+        -------
+        Any
+            Without X a dict from "intercept" and each coefficient's name to (low, high); by the
+            name of the function first, where there are several. With X an array of (low, high) for
+            the expected label of each row (of a classifier the probability of its second class, or
+            of each class).
+
+        Raises
+        ------
+        NotFittedError
+            There is no answer yet.
+        InvalidParameter
+            The level is no probability, or this estimator has no interval.
+        """
+        if X is None:
+            return self._find_intervals(level).pairs()
+        check_is_fitted(self, "release_")
+        limits = self._compute_prediction_intervals(self.release_, check_level(level), X)
+        if limits is None:
+            raise no_interval_error()
+        return limits
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        """Computes the intervals of expected labels from the release alone; None where there are
+        none.
+        """
+        return None
+
+
+class ColumnEstimator(IntervalEstimator, BaseEstimator, Estimator):
     """A question about one column; a subclass says what it asks, plans and answers."""
 
     release_: Release

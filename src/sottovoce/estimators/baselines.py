@@ -62,12 +62,13 @@ from sottovoce.estimators import baseline_errors
 from sottovoce.estimators.base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.estimators.baseline_errors import PickedRowsError
 from sottovoce.guarantee import Guarantee
+from sottovoce.intervals import LEVEL, no_interval_error
 from sottovoce.noise import selection
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Certificate, Release
 from sottovoce.schema import Bounds, BoundsLike, Schema, is_between, to_interval
 
-DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score")
+DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score", "interval")
 #: How many steps of each neighbour relation make one replacement: a removal and an addition make
 #: one.
 STEPS_PER_REPLACEMENT = {"replace": 1, "add/remove": 2}
@@ -612,9 +613,35 @@ class Sampled(Baseline):
         self._set_fitted(
             inside,
             _make_outer_guarantee(inner, budgets, t),
-            lambda release: _add_sampling(release, plan, pull),
+            lambda release: _add_sampling(release, self._describe_sampling(t), plan, pull),
             request.column,
         )
+
+    def interval(self, level: float = LEVEL) -> Any:
+        """Refuse an interval: null records pull the answer to where none reaches.
+
+        Parameters
+        ----------
+        level : float
+            The probability, which is not looked at.
+
+        Returns
+        -------
+        Any
+            Nothing ever.
+
+        Raises
+        ------
+        InvalidParameter
+            Always.
+        """
+        raise no_interval_error()
+
+    def _describe_sampling(self, t: int) -> dict[str, Any]:
+        null = "middle"
+        if self.null is not None:
+            null = repr(self.null)
+        return {"threshold": units.to_epsilon(t), "null": null}
 
     def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
         t = compute_threshold(self.threshold, budgets)
@@ -629,13 +656,9 @@ class Sampled(Baseline):
         )
         row = inner.weights.row[which]
         person = person_weight.astype(np.int64)
-        sampling = {
-            "threshold": units.to_epsilon(t),
-            "null": "middle" if self.null is None else repr(self.null),
-        }
         return replace(
             inner,
-            parameters={**inner.parameters, "sampled": sampling},
+            parameters={**inner.parameters, "sampled": self._describe_sampling(t)},
             budgets=budgets,
             weights=replace(inner.weights, row=row, person=person, charges=guarantee.spent),
             guarantee=guarantee,
@@ -691,18 +714,23 @@ def _make_outer_guarantee(inner: Guarantee, budgets: Budgets, t: int) -> Guarant
     return replace(own, neighbours=inner.neighbours)
 
 
-def _add_sampling(release: Release, plan: Plan | None, pull: PickedRowsError) -> Release:
+def _add_sampling(
+    release: Release, sampling: dict[str, Any], plan: Plan | None, pull: PickedRowsError
+) -> Release:
     """Returns the estimator's release with the sampling, its theorem and (if there is one) its plan
-    in it.
+    in it, and without the estimator's interval, which knows nothing of null records.
     """
-    release = baseline_errors.restate_error(release, pull)
     if plan is None:
-        return replace(
-            release,
-            certificate=replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page),
-        )
-    parameters = {**release.parameters, "sampled": plan.parameters["sampled"]}
-    return replace(release, parameters=parameters, certificate=Certificate.of(plan))
+        certificate = replace(release.certificate, theorem=THEOREM.statement, page=THEOREM.page)
+    else:
+        certificate = Certificate.of(plan)
+    told: Release = baseline_errors.restate_error(release, pull)
+    return replace(
+        told,
+        parameters={**release.parameters, "sampled": sampling},
+        certificate=certificate,
+        intervals=None,
+    )
 
 
 def _sample_and_fit(

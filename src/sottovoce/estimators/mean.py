@@ -24,6 +24,7 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
+from sottovoce.intervals import Intervals, compute_half_width
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid, MeanGrid, exponent_below, snap_to_grid
 from sottovoce.plan import (
@@ -128,7 +129,12 @@ class Mean(LoadableEstimator, ColumnEstimator):
             budgets=budgets,
             weights=weights,
             guarantee=Guarantee.of(budgets, charges),
-            noise={"distribution": "discrete Laplace", "scale": noise, "integer_scale": scale},
+            noise={
+                "distribution": "discrete Laplace",
+                "scale": noise,
+                "integer_scale": scale,
+                "people_concentration": weights.measure_people_concentration(budgets.kinds),
+            },
             grid=grid,
             theorem=THEOREM,
             error=self._estimate_error(budgets, weights, low, high, noise),
@@ -140,6 +146,24 @@ class Mean(LoadableEstimator, ColumnEstimator):
             rows.value, plan.grid.values, rows.owner, plan.weights.row, plan.parameters["missing"]
         )
         return Release.of(plan, draw_noisy_values(plan, rows.engine.fold(kernel))[0])
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        if "people_concentration" not in release.noise:  # made by an earlier version
+            return None
+        low, high = release.parameters["bounds"]
+        deviation = (high - low) / 2 * math.sqrt(release.noise["people_concentration"])
+        scale = release.noise["scale"]
+        reach = compute_half_width(level, scale, deviation)
+        value = float(release.value)  # type: ignore[arg-type]
+        return Intervals(
+            level=level,
+            low=max(value - reach, low),
+            high=min(value + reach, high),
+            noise=compute_half_width(level, scale, 0.0),
+            sampling=compute_half_width(level, 0.0, deviation),
+            sampling_from="the bounds: values vary by at most half the range",
+            of="the mean of the population",
+        )
 
     def _set_value(self, release: Release) -> None:
         self.value_ = float(release.value)  # type: ignore[arg-type]
