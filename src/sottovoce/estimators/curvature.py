@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What intervals of a model with noise in its objective need to know, bought with a small share of
-everybody's budget (docs/theory/intervals.md).
+everybody's budget (docs/theory/model-intervals.md).
 
 A fit θ̂ solves Σ v_i·ψ_i·φ_i = Λ(θ̂ − θ₀) + b, and the population's θ* has pulls of mean zero, so
 
@@ -542,7 +542,7 @@ def find_log_concave_quantile(level: float) -> float:
     density.
 
     Among these, laws that are flat up to some m and fall exponentially beyond are the widest
-    (docs/theory/intervals.md).
+    (docs/theory/model-intervals.md).
     """
     m = np.linspace(0, 20, 4001)
     deviation = np.sqrt((m**3 / 3 + m**2 + 2 * m + 2) / (m + 1))

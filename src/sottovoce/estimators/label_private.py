@@ -13,7 +13,7 @@ b             scale of the discrete Laplace noise, in shifted units
 
 Where σ² is not declared and budgets are ample, a small share of everybody's buys it for intervals:
 the mean squared residual of the released model, as a Mean would be released
-(docs/theory/intervals.md).
+(docs/theory/model-intervals.md).
 """
 
 from __future__ import annotations
