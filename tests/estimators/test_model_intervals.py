@@ -1,8 +1,8 @@
 """What intervals of models rest on: laws of sums, and purchases that cost nobody more than their
 share.
 
-The audits are exact: what a person can move, before noise, is compared with the noise that is drawn.
-No test here is drawn at random but for the rows that a person may have.
+The audits are exact: what a person can move, before noise, is compared with the noise that is
+drawn. No test here is drawn at random but for the rows that a person may have.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ def make_purchase(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> Curvature
 
 
 def list_neighbours(person: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Tables that differ in the rows of one person, who has two, at the ends of what they can be."""
+    """Tables that differ in the rows of one person, who has two, at the ends of what they may
+    be.
+    """
     rng = np.random.default_rng(5)
     groups = np.r_[np.arange(len(EPSILON)), np.arange(len(EPSILON))]
     X = rng.uniform(0, 1, (len(groups), SLOPES))
@@ -172,7 +174,7 @@ def measure_steps(purchase: CurvaturePurchase) -> dict[str, np.ndarray]:
         "spreads": purchase._fold(DescribeSpreads(means, widths, 1.0)).astype(float)
         * second
         / ratio,
-        "pulls": purchase._fold(DescribePulls(TAU)).astype(float) * third / ratio,
+        "pulls": purchase._fold(DescribePulls(means, metric, TAU)).astype(float) * third / ratio,
         "eigenvalue": np.linalg.eigvalsh(R)[:1] * fourth / ratio,
         "matrix": R.ravel() * fourth / (math.sqrt(2) * ratio),
     }
