@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What intervals of a model with noise in its objective need to know, bought with a small share of
-everybody's budget (docs/theory/intervals.md).
+everybody's budget (docs/theory/model-intervals.md).
 
 A fit θ̂ solves Σ v_i·ψ_i·φ_i = Λ(θ̂ − θ₀) + b, and the population's θ* has pulls of mean zero, so
 
@@ -12,7 +12,7 @@ it, in four steps, each a share of everybody's ε, around what the steps before 
     step         what is released with noise                           how far person l moves it
     means        Σ wψ', Σ wψ'z_j                                       W_l each (box noise)
     spreads      Σ wψ'|z_j − μ_j|                                      W_l·m_j (box noise)
-    pulls        Σ w(ψ/τ)²                                             W_l (Laplace)
+    pulls        Σ w(ψ/τ)², Σ w(ψ/τ)²·min(1, ‖g‖²/(2ρψ'))             W_l each (box noise)
     shape        R = Σ w·ggᵀ, ‖g‖² ≤ ρ, where its noise would be small  W_l·√2·ρ (radial noise)
                  else its smallest eigenvalue                          W_l·ρ (Laplace)
 
@@ -55,10 +55,11 @@ SHAPE_UNITS = 25.0
 PULL_UNITS = 150.0
 #: Of a classifier, whose pulls are about as large as they can be, fewer do.
 CLASS_PULL_UNITS = 30.0
-#: They are bought where they come to at most this share of everybody's budget; where that is ample,
-#: to at least the other.
+#: This share of everybody's budget buys them, where that is as much.
 MOST_SHARE = 0.03
-LEAST_SHARE = 0.02
+#: Rows far out that pull harder than others, beyond what noise may have made of it, count so many
+#: times: they need not be far out in every column.
+FAR_FACTOR = 2.0
 ROOT_OF_HALF = Fraction(math.isqrt(2**399), 2**200)
 #: The whole of R is bought where noise is expected to move its eigenvalues by at most this.
 MATRIX_NOISE = 0.1
@@ -92,10 +93,9 @@ def choose_interval_share(
     """
     if wanted is not None:
         return float(wanted)
-    share = sum(list_units(slopes, pulls)) / total
-    if share > MOST_SHARE:
+    if MOST_SHARE * total < sum(list_units(slopes, pulls)):
         return 0.0
-    return max(share, LEAST_SHARE)
+    return MOST_SHARE
 
 
 def explain_too_little(slopes: int, pulls: float = PULL_UNITS) -> str:
@@ -182,7 +182,8 @@ class CurvaturePurchase:
         )
         spreads = np.maximum(found, self._find_deviation(p, second)) * widths / bend
         metric = bend * spreads**2 * list_square_factors(self.recoding)
-        (pull,) = self._add_box_noise(self._fold(DescribePulls(self.most_pull)), third)
+        describe = DescribePulls(means, metric, self.most_pull)
+        pull, far = self._add_box_noise(self._fold(describe), third)
         if find_matrix_noise(p, fourth / self.weights.ratio) <= MATRIX_NOISE:
             shape = self._buy_matrix(means, metric, fourth)
         else:
@@ -193,7 +194,9 @@ class CurvaturePurchase:
             "mean_deviation": self._find_deviation(p + 1, first),
             "squares": metric.tolist(),
             "pull": float(pull),
-            "pull_scale": self.weights.ratio / third,
+            "far_pull": float(far) * describe.longest / p,
+            "far_deviation": self._find_deviation(2, third) * describe.longest / p,
+            "pull_scale": self._find_deviation(2, third) / math.sqrt(2),
             **shape,
         }
 
@@ -305,15 +308,26 @@ class DescribeSpreads:
         return np.minimum(spreads, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DescribePulls:
-    """(ψ/τ)² of each row."""
+    """(ψ/τ)² of each row, and the same as far as the row lies from the middle: rows that are far
+    out may pull harder.
+    """
 
+    means: Floats
+    metric: Floats
     most_pull: float
+
+    @property
+    def longest(self) -> float:
+        """The squared length from which on a row counts in full."""
+        return 2 * find_longest(len(self.metric))
 
     def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
         """Returns them, all between 0 and 1."""
-        return np.minimum((pull / self.most_pull) ** 2, 1.0)[:, None]
+        pulls = np.minimum((pull / self.most_pull) ** 2, 1.0)
+        squares = np.square(rows - self.means) @ (1 / self.metric)
+        return np.column_stack([pulls, pulls * np.minimum(squares / self.longest, 1.0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,7 +417,9 @@ class Equation:
             * math.sqrt(float(spread[0, 0]))
         )
         pulls = widen_variance(bought["pull"], bought["pull_scale"], level)
-        variance = self.unequal * pulls * self.most_pull**2 / bought["bend"]
+        far = FAR_FACTOR * (bought["far_pull"] - bought["far_deviation"])
+        pulls = max(self.unequal * pulls / bought["bend"], far)
+        variance = pulls * self.most_pull**2
         size = (
             constant**2
             + (
@@ -542,7 +558,7 @@ def find_log_concave_quantile(level: float) -> float:
     density.
 
     Among these, laws that are flat up to some m and fall exponentially beyond are the widest
-    (docs/theory/intervals.md).
+    (docs/theory/model-intervals.md).
     """
     m = np.linspace(0, 20, 4001)
     deviation = np.sqrt((m**3 / 3 + m**2 + 2 * m + 2) / (m + 1))

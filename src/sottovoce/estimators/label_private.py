@@ -13,7 +13,7 @@ b             scale of the discrete Laplace noise, in shifted units
 
 Where σ² is not declared and budgets are ample, a small share of everybody's buys it for intervals:
 the mean squared residual of the released model, as a Mean would be released
-(docs/theory/intervals.md).
+(docs/theory/model-intervals.md).
 """
 
 from __future__ import annotations
@@ -527,10 +527,9 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
 
 
 #: The share of everybody's budget that buys σ², where it buys at least LEAST_VARIANCE units of ε
-#: in all; ENOUGH_VARIANCE tell it well.
+#: in all.
 VARIANCE_SHARE = 0.03
 LEAST_VARIANCE = 30.0
-ENOUGH_VARIANCE = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -560,7 +559,7 @@ def plan_variance(budgets: Budgets, most: float, wanted: float | None) -> Varian
     elif VARIANCE_SHARE * total < LEAST_VARIANCE:
         share = 0.0
     else:
-        share = min(VARIANCE_SHARE, ENOUGH_VARIANCE / total)
+        share = VARIANCE_SHARE
     part = replace(kinds, epsilon=np.floor(kinds.epsilon * share).astype(np.int64))
     if not part.epsilon.any():
         return None

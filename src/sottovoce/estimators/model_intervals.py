@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intervals of coefficients and of expected labels, from what releases of models say
-(docs/theory/intervals.md).
+(docs/theory/model-intervals.md).
 
 A release of a model holds θ, or statistics from which it follows; what people quote are linear
 functions cᵀθ: a coefficient in its own unit, or the expected label of a row. An interval of cᵀθ*,
@@ -98,7 +98,7 @@ def widen_variance(noisy: float, scale: float, level: float) -> float:
 
     With so many scales more than what was released, intervals cover at least as often as those that
     know the variance, whatever it is: what they lose where noise is negative, they gain where it is
-    not (docs/theory/intervals.md).
+    not (docs/theory/model-intervals.md).
     """
     return max(noisy, 0.0) + scale * max(1.0, -math.log1p(-level) / 3)
 

@@ -1,0 +1,314 @@
+"""What intervals of models rest on: laws of sums, and purchases that cost nobody more than their
+share.
+
+The audits are exact: what a person can move, before noise, is compared with the noise that is
+drawn. No test here is drawn at random but for the rows that a person may have.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+from scipy.stats import laplace
+
+import sottovoce as sv
+from sottovoce import units
+from sottovoce.data.encoding import Recoding, make_label
+from sottovoce.data.loss_kernels import HuberTerms, SoftHuber
+from sottovoce.estimator import load_regression
+from sottovoce.estimators import curvature, label_private, mean
+from sottovoce.estimators.curvature import (
+    CurvaturePurchase,
+    DescribeMeans,
+    DescribePulls,
+    DescribeRows,
+    DescribeSpreads,
+    PurchaseWeights,
+    find_log_concave_quantile,
+    find_longest,
+)
+from sottovoce.estimators.model_intervals import (
+    NoisyMoments,
+    compute_sum_half_width,
+    find_moment_ends,
+    widen_variance,
+)
+from sottovoce.schema import Bounds
+
+LEVELS = (0.5, 0.8, 0.95, 0.99, 0.999)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_sum_of_one_law_has_its_quantiles(level):
+    assert compute_sum_half_width(level, [2.0], 0.0) == pytest.approx(
+        -2 * math.log(1 - level), rel=2e-3
+    )
+    assert compute_sum_half_width(level, [0.0], 3.0) == pytest.approx(
+        3 * ndtri(0.5 + level / 2), rel=1e-6
+    )
+
+
+def test_a_sum_of_several_laws_has_the_quantiles_of_a_convolution():
+    x = np.linspace(-60, 60, 120_001)
+    step = x[1] - x[0]
+    density = np.exp(-np.abs(x)) / 2
+    both = np.convolve(density, np.exp(-np.abs(x) / 2) / 4, mode="same") * step
+    all_three = np.convolve(both, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), "same") * step
+    inside = np.cumsum(all_three) * step
+    found = compute_sum_half_width(0.95, [1.0, 2.0], 1.0)
+    assert found == pytest.approx(float(np.interp(0.975, inside, x)), rel=1e-3)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_log_concave_law_reaches_further(level):
+    most = find_log_concave_quantile(level)
+    steep = np.linspace(0, 12, 200_001)
+    for power in (1.0, 1.5, 2.0, 4.0, 20.0):
+        density = np.exp(-(steep**power))
+        density /= density.sum()
+        deviation = math.sqrt(float(density @ steep**2))
+        reach = float(np.interp(level, np.cumsum(density), steep))
+        assert reach / deviation <= most * (1 + 1e-3)
+    assert most >= laplace.ppf(0.5 + level / 2) / math.sqrt(2) * (1 - 1e-9)
+    assert most >= ndtri(0.5 + level / 2)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_widened_variance_covers_whatever_the_variance_is(level):
+    share = (np.arange(200_000) + 0.5) / 200_000
+    noise = np.where(share < 0.5, np.log(2 * share), -np.log(2 - 2 * share))
+    z = float(ndtri(0.5 + level / 2))
+    for variance in np.geomspace(0.02, 200, 40):
+        used = np.array([widen_variance(v, 1.0, level) for v in (variance + noise)[::50]])
+        missed = 2 * ndtr(-z * np.sqrt(used / variance))
+        assert missed.mean() <= 1 - level
+
+
+def test_exact_moments_give_the_classical_interval():
+    rng = np.random.default_rng(0)
+    z = rng.uniform(-1, 1, 4000)
+    y = 0.2 + 0.4 * z + rng.normal(0, 0.1, len(z))
+    rows = np.column_stack([np.ones(len(z)), z])
+    moments = NoisyMoments(
+        gram=rows.T @ rows / len(z),
+        cross=rows.T @ y / len(z),
+        square=float(y @ y) / len(z),
+        scale=1e-12,
+        square_factor=2.0,
+        normal=False,
+        concentration=1 / len(z),
+    )
+    ends = find_moment_ends(moments, np.eye(2), 0.95)
+    left = y - rows @ moments.solution
+    spread = np.linalg.inv(rows.T @ rows) * float(left @ left) / len(z)
+    classical = 1.959964 * np.sqrt(np.diag(spread))
+    assert (ends.high - ends.low) / 2 == pytest.approx(math.sqrt(1.8) * classical, rel=1e-3)
+
+
+# Audits of what is bought ------------------------------------------------------------------------
+
+EPSILON = np.array([0.05] * 20 + [0.4] * 20 + [3.0] * 20)
+SHARE = 0.2
+SLOPES = 3
+TAU = 0.5
+
+
+def make_purchase(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> CurvaturePurchase:
+    """The purchase of a regression at a fixed θ, for rows of people with these budgets."""
+    ridge = sv.Ridge(bounds=Bounds(features=(0, 1), label=(-1, 1)))
+    recoding = Recoding.of_bounds(ridge.bounds, None, SLOPES)
+    budgets = {int(who): float(e) for who, e in enumerate(EPSILON)}
+    rows = load_regression(X, recoding, y, make_label(ridge), budgets, groups)
+    kinds = rows.budgets.kinds
+    epsilon = units.to_epsilon(kinds.epsilon)
+    terms = HuberTerms(
+        reader=rows.features,
+        label=rows.label,
+        owner=rows.owner,
+        row_weights=epsilon / kinds.rows,
+        loss=SoftHuber(TAU, 0.1),
+        theta=np.array([0.1, 0.3, -0.2, 0.1]),
+    )
+    weights = PurchaseWeights.of(kinds, epsilon / kinds.rows, epsilon)
+    return CurvaturePurchase(rows, terms, recoding, weights, SHARE, TAU)
+
+
+def list_neighbours(person: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Tables that differ in the rows of one person, who has two, at the ends of what they may
+    be.
+    """
+    rng = np.random.default_rng(5)
+    groups = np.r_[np.arange(len(EPSILON)), np.arange(len(EPSILON))]
+    X = rng.uniform(0, 1, (len(groups), SLOPES))
+    y = rng.uniform(-1, 1, len(groups))
+    mine = groups == person
+    tables = []
+    for corner in (0.0, 0.5, 1.0, (0.0, 1.0, 0.0)):
+        for label in (-1.0, 0.12, 1.0):
+            other = X.copy()
+            other[mine] = corner
+            labels = y.copy()
+            labels[mine] = label
+            tables.append((other, labels, groups))
+    return tables
+
+
+def measure_steps(purchase: CurvaturePurchase) -> dict[str, np.ndarray]:
+    """What each step would release without noise, in units of the noise that it draws; the norm of
+    a difference is the loss.
+    """
+    first, second, third, fourth = purchase.shares
+    ratio = purchase.weights.ratio
+    means = np.array([0.1, -0.2, 0.0])
+    widths = 0.5 + np.abs(means)
+    metric = np.array([0.08, 0.05, 0.1])
+    longest = find_longest(SLOPES)
+    total = purchase._fold(DescribeRows(means, metric, longest, 1.0), squared=True)
+    R = total.astype(np.float64).reshape(SLOPES, SLOPES)
+    return {
+        "means": purchase._fold(DescribeMeans(1.0)).astype(float) * first / ratio,
+        "spreads": purchase._fold(DescribeSpreads(means, widths, 1.0)).astype(float)
+        * second
+        / ratio,
+        "pulls": purchase._fold(DescribePulls(means, metric, TAU)).astype(float) * third / ratio,
+        "eigenvalue": np.linalg.eigvalsh(R)[:1] * fourth / ratio,
+        "matrix": R.ravel() * fourth / (math.sqrt(2) * ratio),
+    }
+
+
+def find_largest_losses(person: int) -> dict[str, float]:
+    """The most that one person can move each step, as a share of what they pay for it."""
+    found = [measure_steps(make_purchase(*table)) for table in list_neighbours(person)]
+    shares = dict(zip(("means", "spreads", "pulls", "eigenvalue"), find_shares(), strict=True))
+    shares["matrix"] = shares["eigenvalue"]
+    worst = {}
+    for step in found[0]:
+        norm = np.inf
+        if step == "matrix":
+            norm = 2
+        apart = [np.linalg.norm(a[step] - b[step], norm) for a in found for b in found]
+        worst[step] = max(apart) / (shares[step] * EPSILON[person])
+    return worst
+
+
+def find_shares() -> np.ndarray:
+    table = list_neighbours(0)[0]
+    return make_purchase(*table).shares
+
+
+@pytest.mark.parametrize("person", [0, 30, 59])
+def test_nobody_moves_a_step_further_than_they_pay_for(person):
+    worst = find_largest_losses(person)
+    assert max(worst.values()) <= 1 + 1e-9
+    assert min(worst["means"], worst["spreads"], worst["pulls"]) > 0.6  # and it is not idle
+
+
+def test_the_audit_sees_rows_that_are_not_shortened(monkeypatch):
+    def forget(self, rows, pull, bend):
+        return (rows - self.means) / np.sqrt(self.metric * self.longest) * np.sqrt(bend)[:, None]
+
+    monkeypatch.setattr(DescribeRows, "__call__", forget)
+    worst = find_largest_losses(59)
+    assert max(worst["matrix"], worst["eigenvalue"]) > 1
+
+
+def test_the_audit_sees_weights_that_do_not_follow_budgets(monkeypatch):
+    real = PurchaseWeights.of.__func__
+
+    def forget(cls, kinds, row, granted):
+        even = real(cls, kinds, np.ones_like(row) / kinds.rows, granted)
+        return PurchaseWeights(even.weights, real(cls, kinds, row, granted).ratio, even.strictest)
+
+    monkeypatch.setattr(PurchaseWeights, "of", classmethod(forget))
+    assert max(find_largest_losses(0).values()) > 1
+
+
+def test_the_audit_sees_a_step_that_is_scaled_by_the_mean_budget(monkeypatch):
+    real = PurchaseWeights.of.__func__
+
+    def forget(cls, kinds, row, granted):
+        found = real(cls, kinds, row, granted)
+        return PurchaseWeights(found.weights, found.ratio / 2, found.strictest)
+
+    monkeypatch.setattr(PurchaseWeights, "of", classmethod(forget))
+    assert max(find_largest_losses(30).values()) > 1
+
+
+@pytest.mark.parametrize("person", [0, 59])
+def test_nobody_moves_the_variance_of_labels_further_than_they_pay_for(person):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (len(EPSILON), 2))
+    regression = sv.LabelPrivateRegression(label_bounds=(0, 1), interval_share=SHARE)
+    plan = regression.plan(X, EPSILON)
+    bought = plan.bought
+    fitted = np.full(len(X), 0.2)
+    sums = []
+    for label in (0.0, 0.2, 1.0):
+        y = np.full(len(X), 0.6)
+        y[person] = label
+        rows = regression.read_arrays(X, y, epsilon=EPSILON, groups=None)
+        kernel = label_private.ResidualSquares(
+            rows.value, label_private.ROW, rows.owner, bought, rows.label, fitted
+        )
+        sums.append(rows.engine.fold(kernel))
+    apart = (max(sums) - min(sums)) / 2**bought.grid.shift / bought.noise["integer_scale"]
+    assert 0.5 * SHARE * EPSILON[person] < apart <= units.to_epsilon(bought.charges[person])
+    assert np.all(plan.guarantee.units <= units.round_down(EPSILON))
+    assert isinstance(bought.grid, mean.MeanGrid)
+
+
+def test_what_is_bought_is_planned_and_charged_for():
+    rows = 4000
+    ridge = sv.Ridge(bounds=Bounds(features=(0, 1), label=(0, 1)))
+    ample = ridge.plan(epsilon=10.0, rows=rows, n_features=2)
+    assert "for intervals" in " ".join(ample.describe_weights())
+    for told in ample.parameters["stages"]:
+        assert sum(part["share"] for part in told["parts"]) == pytest.approx(1.0)
+        assert told["parts"][-1]["purpose"] == "intervals"
+        assert told["parts"][-1]["share"] <= curvature.MOST_SHARE
+    small = ridge.plan(epsilon=0.1, rows=rows, n_features=2)
+    assert small.bought is None
+    refused = sv.Ridge(bounds=ridge.bounds, interval_share=0.0)
+    assert refused.plan(epsilon=10.0, rows=rows, n_features=2).bought is None
+
+
+def test_where_there_is_no_interval_a_reason_is_given():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (200, 2))
+    bounds = Bounds(features=(0, 1), label=(0, 1))
+    for model in (
+        sv.Ridge(bounds=bounds, method="output"),
+        sv.Ridge(bounds=bounds),
+        sv.PosteriorSample(bounds=bounds),
+    ):
+        fitted = model.fit(X, X[:, 0], epsilon=1.0)
+        with pytest.raises(sv.errors.InvalidParameter) as refused:
+            fitted.interval()
+        why = fitted.release_.intervals["why"]
+        assert why in str(refused.value)
+        assert f"Interval: none. {why}" in fitted.release_.explain()
+        with pytest.raises(sv.errors.InvalidParameter):
+            fitted.interval(0.9, X[:3])
+
+
+def test_intervals_follow_from_a_release_that_was_stored():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0, 1, (3000, 2))
+    y = 0.2 + X @ [0.3, 0.2] + rng.normal(0, 0.05, 3000)
+    bounds = Bounds(features=(0, 1), label=(0, 1))
+    for model in (
+        sv.Ridge(bounds=bounds),
+        sv.Ridge(bounds=bounds, method="statistics"),
+        sv.LabelPrivateRegression(label_bounds=(0, 1)),
+        sv.AdaptivePosteriorSample(bounds=bounds, fit_intercept=True),
+    ):
+        fitted = model.fit(X, y, epsilon=10.0)
+        again = sv.load(sv.Release.from_json(fitted.release_.to_json()))
+        assert again.interval(0.9) == fitted.interval(0.9)
+        assert np.array_equal(again.interval(0.9, X[:5]), fitted.interval(0.9, X[:5]))
+        low, high = fitted.interval(0.9, X[:5]).T
+        assert np.all(low < high)
+        assert fitted.interval(0.5)["x0"][0] > fitted.interval(0.99)["x0"][0]
