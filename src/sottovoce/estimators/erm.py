@@ -511,9 +511,14 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
         participating.epsilon / float(participating.epsilon.max()), kinds.rows, kinds.people, A, B
     )
     noise = _compute_single_noise(person_weights, kinds.rows, kinds.people, single)
+    clip = settings.clip
+    if clip is None:
+        clip = erm_mechanism.choose_clip(settings.shape, recoding.width, noise, settings.steps)
     way = erm_mechanism.choose_schedule(
-        settings.shape, recoding.width, settings.clip * noise, settings.steps
+        settings.shape, recoding.width, clip * noise, settings.steps
     )
+    clipping = erm_mechanism.estimate_clipping_error(settings.shape, recoding.width, clip)
+    way = replace(way, unlearnt=math.hypot(way.unlearnt, math.sqrt(clipping)))
     least = find_least_scale(
         d * way.steps, float(units.to_epsilon(kinds.epsilon).max()), settings.delta
     )
@@ -531,7 +536,7 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
             "delta": settings.delta,
             "constraint": erm.constraint,
             "radius": settings.radius,
-            "clip": settings.clip,
+            "clip": clip,
             "steps": way.steps,
             "stride": way.stride,
             "sampling": None if settings.rate == FULL_RATE else rate,
@@ -544,9 +549,9 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
         noise={
             "distribution": "discrete Gaussian",
             "integer_scale": scale,
-            "gradient_standard_deviation": settings.clip * scale / weights.total / rate,
+            "gradient_standard_deviation": clip * scale / weights.total / rate,
         },
-        grid=GradientGrid(settings.clip / weights.total),
+        grid=GradientGrid(clip / weights.total),
         theorem=FULL_BATCH_THEOREM if settings.rate == FULL_RATE else SAMPLED_THEOREM,
         error=_estimate_error(settings.shape, way, label, budgets, weights),
     )
@@ -591,7 +596,7 @@ class ERMSettings:
     shape: losses.LossShape
     delta: float
     radius: float
-    clip: float
+    clip: float | None
     steps: int | None
     rate: int  # in units of 2⁻³²
 
@@ -608,7 +613,7 @@ class ERMSettings:
         else:
             radius = float(given["radius"])
         if given["clip"] is None:
-            clip = erm_mechanism.choose_clip(shape, slopes)
+            clip = None
         else:
             clip = float(given["clip"])
         if given["sampling"] is None:

@@ -45,6 +45,7 @@ class LossShape:
 
     classifies: bool = False  # labels are ±1, and the sign of a prediction is the answer
     slope: float = 0.25  # the usual size of the derivative
+    steepest: float = 2.0  # and about its largest, for predictions within the label's range
     curvature: float = 1.0  # the usual size of the second derivative
     size: float = 0.1  # the usual variance of a good prediction
 
@@ -54,7 +55,7 @@ class LogisticLoss:
     """ln(1 + e^(−y·f)): the prediction is the log-odds of the class +1."""
 
     name = "logistic"
-    shape = LossShape(classifies=True, slope=0.5, curvature=0.2, size=4.0)
+    shape = LossShape(classifies=True, slope=0.5, steepest=1.0, curvature=0.2, size=4.0)
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Return ln(1 + e^(−y·f)), without overflow."""
@@ -70,7 +71,7 @@ class HingeLoss:
     """max(0, 1 − y·f): the loss of a support vector machine."""
 
     name = "hinge"
-    shape = LossShape(classifies=True, slope=0.5, curvature=0.25, size=1.0)
+    shape = LossShape(classifies=True, slope=0.5, steepest=1.0, curvature=0.25, size=1.0)
 
     def value(self, prediction: Floats, label: Floats) -> Floats:
         """Return max(0, 1 − y·f)."""
