@@ -92,9 +92,7 @@ class Estimator(Protocol):
         """Returns what is read of a table by the names of its columns; nothing is read yet."""
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """Returns the plan, from public facts alone; ``rows`` tell no more than which columns there
-        are.
-        """
+        """Returns the plan, from public facts alone; ``rows`` only tell which columns there are."""
 
     def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows, draws the noise, and returns what may be published.
@@ -105,9 +103,7 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class Payment:
-    """What came of a reservation: people are charged now, or were when the stored release was
-    made.
-    """
+    """What came of a reservation: a charge now, or the release that was paid for before."""
 
     stored: Release | None = None
     receipt: Any = None  # what the payer needs to publish
@@ -120,9 +116,7 @@ class Payer(Protocol):
         """Returns a plan that everybody who takes part can pay for, and their rows."""
 
     def reserve(self, plan: Plan) -> Payment | None:
-        """Charges everybody as planned; None where somebody cannot pay any more, and another plan
-        is needed.
-        """
+        """Charges everybody as planned; None where another plan is needed."""
 
     def publish(self, release: Release, payment: Payment) -> Release:
         """Stores the release that was paid for, and returns it as it is stored."""
@@ -198,9 +192,7 @@ def make_budgets(
 
 
 def make_column_label(question: Any, column: str | None = None) -> Label:
-    """Returns how a question about one column reads it: by its bounds, or as its schema describes
-    the column.
-    """
+    """Returns how a question about one column reads it, by its bounds or its schema."""
     bounds = question.bounds
     if column is not None and not isinstance(column, str):
         raise _not_a_name_error()
@@ -253,9 +245,7 @@ def load_regression(
 def load_matrix(
     rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets
 ) -> Dataset:
-    """Returns the rows of a matrix and of a column of labels that lie in memory as the readers
-    expect them.
-    """
+    """Returns rows in memory as readers expect them: a recoded matrix, and labels."""
     kinds = budgets.row_codes()
     check_same_length(len(column), epsilon=kinds)
     columns: dict[str, Array] = {VALUE: column, KIND: kinds}
@@ -329,9 +319,7 @@ def make_release(
 def _run_mechanism(
     estimator: Estimator, plan: Plan, dataset: Dataset, progress: Any = None
 ) -> Release:
-    """Returns the answer with what it is about and its date, or the one failure that tells
-    nothing.
-    """
+    """Returns the answer, or the one failure that tells nothing."""
     if progress is None:
         options = {}
     else:
@@ -464,9 +452,7 @@ def _read_one_column(estimator: Any, source: DataSource) -> Dataset:
 def set_fitted_attributes(
     model: Any, release: Release, guarantee: Guarantee | None = None, X: Any = None
 ) -> None:
-    """Keeps a release and, as scikit-learn has them, coefficients, classes, and names of the
-    features of X.
-    """
+    """Keeps a release, and what scikit-learn expects of a fitted model."""
     model.release_ = release
     if guarantee is not None:
         model.guarantee_ = guarantee
@@ -657,9 +643,7 @@ class ColumnSteps(Estimator):
 
 
 class ModelSteps(Estimator):
-    """The steps of a model of labels by features within declared bounds; a subclass says what it
-    plans and answers.
-    """
+    """The steps of a model of labels by features; a subclass says what it plans and answers."""
 
     bounds: BoundsLike | None
     later: tuple[str, ...] = ("missing",)  # what older books do not know about a question
@@ -740,9 +724,7 @@ class ModelSteps(Estimator):
         return self._make_plan(budgets, self._make_recoding(n_features))
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there
-        are.
-        """
+        """The plan; without rows the bounds must tell how many features there are."""
         if rows is None:
             recoding = self._make_recoding(None)
         else:
@@ -783,8 +765,6 @@ class RegressionSteps(ModelSteps):
         return self._make_label_and_recoding(X)[1]
 
     def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
-        """The label and the recoding, from what was declared (X only tells how many columns there
-        are).
-        """
+        """The label and the recoding as declared; X only tells how many columns there are."""
         label = make_label(self)
         return label, make_recoding(self.bounds, X, self.missing)

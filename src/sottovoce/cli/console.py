@@ -104,9 +104,7 @@ def write_stdout(text: str) -> None:
 
 
 def strip_control_characters(text: str) -> str:
-    """Returns the text without control characters: a file from a stranger must not steer the
-    terminal.
-    """
+    """Returns the text without control characters, which could steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
@@ -479,8 +477,7 @@ class UnfinishedFile:
 def open_unfinished(
     path: Path, *, force: bool = False, public: bool = False
 ) -> Iterator[UnfinishedFile]:
-    """Opens a file that gets its name once all has been written, and is gone if anything fails
-    before.
+    """Opens a file that gets its name once all has been written, and never before.
 
     With ``force`` a file of that name is replaced. Without, one that has appeared meanwhile is left
     as it is, and ``path`` is changed to the first name beside it that is free. Unless it is
@@ -505,9 +502,7 @@ def open_unfinished(
 
 
 def _name_file(unfinished: Path, path: Path) -> Path:
-    """Gives a finished file this name, or the first with a number that nobody has; returns
-    which.
-    """
+    """Gives a finished file this name, or the first free one with a number; returns it."""
     for place in count(1):
         if place == 1:
             name = path

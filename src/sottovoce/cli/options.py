@@ -73,9 +73,7 @@ def close_memory() -> None:
 
 
 def refuse_open_password(address: str) -> None:
-    """Refuses a password that stands in the command line, where everybody on the machine can read
-    it.
-    """
+    """Refuses a password in the command line, where everybody on the machine can read it."""
     if any(address in word for word in sys.argv) and _has_password(address):
         raise InvalidParameter(
             "An address in the command line holds a password.",
@@ -259,9 +257,7 @@ class AnswerOptions:
 
 @dataclass(frozen=True)
 class LedgerOptions:
-    """Where a release is booked, and what becomes of people who have not enough left; a plan looks
-    there too.
-    """
+    """Where a release is booked, and what becomes of people who have not enough left."""
 
     place: str
     keys: Path | None = None
@@ -488,9 +484,7 @@ def _unreadable_grant_error() -> WrongType:
 
 
 def _strip_guard(name: str) -> str:
-    """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a
-    formula.
-    """
+    """Takes off the apostrophe that keeps a spreadsheet from taking a name for a formula."""
     from sottovoce.arrays import guard_formula
 
     if name.startswith("'") and guard_formula(name[1:]) == name:
@@ -499,9 +493,7 @@ def _strip_guard(name: str) -> str:
 
 
 def export_lines(books: SqlLedger) -> Iterator[str]:
-    """Returns the books as lines of JSON: each entry, and after it its lines as they were
-    hashed.
-    """
+    """Returns the ledger as lines of JSON: each entry, and then its lines as hashed."""
     yield json.dumps({"format": EXPORT_FORMAT, "ledger": books.identity, "key": books.public_key})
     for entry in books.entries():
         told = {**entry.__dict__, "root": entry.root.hex(), "digest": entry.digest.hex()}

@@ -64,9 +64,7 @@ BATCHES_AHEAD = 1
 
 
 class Kernel(Protocol[PartOut]):
-    """A pure function of one batch of the named columns; parts add up with +, beginning at
-    ``zero``.
-    """
+    """A pure function of one batch; what it returns adds up with +, beginning at ``zero``."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,16 +84,12 @@ class Engine(Protocol):
         """Names of the columns and their kinds: number, text or other."""
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly
-        once.
-        """
+        """Returns the sum of kernel(batch) over batches that hold every row exactly once."""
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How text files are written; what is None the header tells, and it tells nothing about
-    rows.
-    """
+    """How text files are written; what is None the header tells."""
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -162,9 +156,7 @@ class EngineKind(Protocol):
         watch: Watch | None = None,
         text: TextFormat = DEFAULT_TEXT_FORMAT,
     ) -> Engine:
-        """An engine over a file, a folder or a pattern; ``numbers`` names the columns to read as
-        numbers.
-        """
+        """An engine over files; ``numbers`` names the columns to read as numbers."""
 
 
 class InMemoryEngineKind(EngineKind, Protocol):
@@ -181,9 +173,7 @@ class InMemoryEngineKind(EngineKind, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NameIndex:
-    """Where each of these names is among them; a plan looks nobody up, so that is found out when it
-    is first asked.
-    """
+    """Where each name is among these; found out when it is first asked, as plans ask nobody."""
 
     names: Array | Sequence[str]
 
@@ -296,9 +286,7 @@ def as_floats(column: Any) -> Floats:
 
 
 def has_nameless(names: Any) -> bool:
-    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is
-    not Unicode.
-    """
+    """Whether a name in an Arrow column is missing or empty; raises if text is not Unicode."""
     if pa.types.is_dictionary(names.type):
         names = names.dictionary_decode()
     names.validate(full=True)
@@ -392,9 +380,7 @@ def open_engine(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """Returns the engine over a table: that of the package it comes from; for a path ``engine``, or
-    what suits it.
-    """
+    """Returns the engine over a table: its package's; for a path ``engine``, or what suits it."""
     if isinstance(table, str | Path):
         if DATABASE_MARK in str(table):
             suited = "duckdb"
@@ -407,9 +393,7 @@ def open_engine(
 
 
 def is_external_table(table: Any) -> bool:
-    """Whether a table is a path, or an object that stands for rows that are not in this process's
-    memory.
-    """
+    """Whether a table is a path, or an object whose rows are not in this process's memory."""
     if isinstance(table, str | Path) or _is_engine(table):
         return True
     package = PACKAGES.get(_get_package(table), "")
@@ -419,8 +403,7 @@ def is_external_table(table: Any) -> bool:
 
 
 def get_table_label(table: Any) -> str | None:
-    """Returns a public label of a table: a file's name without folders and ending, a database's
-    table, or nothing.
+    """Returns a public label of a table: its file without folders and ending, or its name.
 
     Folders may tell whose machine it is, so none is named that was not given as the table itself.
     """
@@ -537,9 +520,7 @@ def fold_partition(kernel: Kernel[Part], batches: Iterable[Any]) -> PartialResul
 
 
 def fold_batches(batches: Iterable[Any], kernel: Kernel[Part], watch: Watch | None = None) -> Part:
-    """Returns the sum of kernel(batch) over the batches, computed on a few threads with few batches
-    in flight.
-    """
+    """Returns the sum of kernel(batch) over the batches, computed on a few threads."""
     total = kernel.zero()
     done = 0
     # One BLAS thread for each of ours: two kinds of threads on the same cores wait for each other.
@@ -564,9 +545,7 @@ def _apply_kernel(kernel: Kernel[Part], batch: Any) -> Part:
 
 
 def convert_batch(batch: Any) -> Any:
-    """Returns the batch with its columns in the types that kernels know, whichever engine it came
-    from.
-    """
+    """Returns the batch with its columns in the types that kernels know."""
     for place, there in enumerate(batch.schema):
         wanted = choose_plain_type(there.type)
         if wanted != there.type:

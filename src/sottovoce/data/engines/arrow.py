@@ -72,9 +72,7 @@ class ArrowEngine:
         return list_kinds(self._rows.schema)
 
     def fold(self, kernel: Kernel[Part]) -> Part:
-        """Returns the sum of kernel(batch) over batches that together hold every row exactly
-        once.
-        """
+        """Returns the sum of kernel(batch) over batches that hold every row exactly once."""
         return engine.fold_batches(self._batches(kernel.columns), kernel, self._watch)
 
     def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -155,16 +153,12 @@ def open_table(
     watch: Watch | None = None,
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
-    """An engine over a CSV or Parquet file, a folder of them, or a pattern like
-    ``claims/*.parquet``.
-    """
+    """An engine over CSV or Parquet: a file, a folder, or a pattern like ``claims/*.parquet``."""
     return ArrowEngine(open_dataset(path, numbers, text), watch)
 
 
 def list_files(path: str) -> list[str]:
-    """Returns the files of a table, in order, as absolute paths: a worker may live in another
-    folder.
-    """
+    """Returns the files of a table, in order, as absolute paths."""
     files: list[str] = []
     with suppress(OSError, ValueError):  # a path that cannot be one
         if Path(path).is_dir():
@@ -190,9 +184,7 @@ def list_files(path: str) -> list[str]:
 def open_dataset(
     path: str, numbers: tuple[str, ...] = (), text: TextFormat = DEFAULT_TEXT_FORMAT
 ) -> ds.Dataset:
-    """Returns the table in these files; ``numbers`` names the columns of a CSV file to read as
-    numbers.
-    """
+    """Returns the table in these files; ``numbers`` names columns of CSV to read as numbers."""
     files = list_files(path)
     if _all_end_in(files, PARQUET):
         return _open_files(files, ds.ParquetFileFormat())
@@ -218,9 +210,7 @@ def is_text(path: str) -> bool:
 
 
 def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple[str, str]]:
-    """Returns names and kinds of columns; for CSV the beginning of the file is read to tell numbers
-    from text.
-    """
+    """Returns names and kinds of columns; those of CSV are told by the file's beginning."""
     first = list_files(path)[:1]
     if _all_end_in(first, CSV):
         schema = _open_files(first, _make_csv_format(*_read_headers(first, text), None)).schema
@@ -272,9 +262,7 @@ def list_kinds(schema: pa.Schema) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a table that can be sent elsewhere and opened there: a file, or some of its row
-    groups.
-    """
+    """A part of a table that is opened elsewhere: a file, or some of its row groups."""
 
     path: str
     form: ds.FileFormat
@@ -397,9 +385,7 @@ def _find_plain_type(field: pa.Field) -> Any:
 
 
 def _read_headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFormat]:
-    """Returns the names of the columns, and how the files are written; refuses files that
-    differ.
-    """
+    """Returns names of columns and how files are written; refuses files that differ."""
     names, written = read_header(files[0], text)
     for file in files[1:]:
         others, likewise = read_header(file, text)
@@ -409,9 +395,7 @@ def _read_headers(files: list[str], text: TextFormat) -> tuple[list[str], TextFo
 
 
 def read_header(file: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> tuple[list[str], TextFormat]:
-    """Returns the names of the columns in the first line of a text file, and how the file is
-    written.
-    """
+    """Returns the names of columns in a text file's first line, and how it is written."""
     begins = _read_beginning(file)
     names = []
     if begins.startswith(GZIP):
@@ -495,9 +479,7 @@ def _split_header(begins: bytes, encoding: str) -> list[str]:
 
 
 def _detect_delimiter(first: list[str]) -> str:
-    """Returns what stands between the names of a header; refuses one that could be cut in several
-    ways.
-    """
+    """Returns what stands between names of a header; refuses one with several answers."""
     bare = re.sub(r'"[^"]*"', "", "".join(first))
     found = [sign for sign in DELIMITERS if sign in bare] or [sign for sign in RARE if sign in bare]
     if len(found) > 1:
@@ -556,9 +538,7 @@ def _scan_batches(scanner: Callable[[], ds.Scanner]) -> Iterator[pa.RecordBatch]
 
 
 def _split_row_groups(fragment: Any) -> list[tuple[int, ...] | None]:
-    """Cuts a Parquet file between row groups, so that parts have about as many rows as a piece
-    should have.
-    """
+    """Cuts a Parquet file between row groups into parts of about the rows of a piece."""
     if not isinstance(fragment, ds.ParquetFileFragment):
         return [None]
     parts: list[list[int]] = [[]]
