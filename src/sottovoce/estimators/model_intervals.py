@@ -143,6 +143,14 @@ class NoisyMoments:
         """What the moments say without any shrinkage."""
         return np.asarray(np.linalg.solve(self.gram, self.cross), dtype=np.float64)
 
+    def bound_second_order(self) -> float:
+        """Returns 1 + (‖E‖/λ_min)², about: a = Ĝ⁻¹c has noise of its own, which (2) leaves out."""
+        smallest = float(np.abs(np.linalg.eigvalsh(self.gram)).min())
+        entry = self.scale
+        if not self.normal:
+            entry = math.sqrt(2) * entry
+        return 1 + (2 * entry * math.sqrt(len(self.gram)) / smallest) ** 2
+
     def list_noise(self, a: Floats, theta: Floats) -> Floats:
         """Returns the sizes of the independent noises whose sum aᵀ(e − Eθ) is."""
         i, k = np.triu_indices(len(a), 1)
@@ -184,6 +192,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
     left = moments.widen_residual_square(theta, level)
     sampling = UNEQUAL_SPREAD * left * moments.concentration
     inverse = np.linalg.inv(moments.gram)
+    second = moments.bound_second_order()
     spread = inverse @ _sum_covariance(moments, theta, sampling) @ inverse
     found = []
     for c in functions:
@@ -196,7 +205,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
         noises = moments.list_noise(a, theta)
         value = float(c @ theta)
         ends = [
-            value + sign * _find_reach(moments, a, theta, sign * along, deviation, level)
+            value + sign * second * _find_reach(moments, a, theta, sign * along, deviation, level)
             for sign in (-1, 1)
         ]
         found.append(
