@@ -116,7 +116,7 @@ CASES = [
     Case(
         "mean",
         mean,
-        lambda: mean.Mean(bounds=(LOW, HIGH)),
+        lambda: mean.Mean(bounds=(LOW, HIGH), interval_share=0),
         lambda n, e: (HIGH - LOW) / (n * e),
         _mean_loss,
         0.999,
@@ -124,7 +124,7 @@ CASES = [
     Case(
         "median",
         quantile,
-        lambda: quantile.Quantile(q=0.5, bounds=(LOW, HIGH), cells=256),
+        lambda: quantile.Quantile(q=0.5, bounds=(LOW, HIGH), cells=256, interval_share=0),
         lambda n, e: 2 / (n * e),
         _quantile_loss,
         0.99,
@@ -132,7 +132,9 @@ CASES = [
     Case(
         "quartiles",
         quantile,
-        lambda: quantile.Quantile(q=[0.25, 0.5, 0.75], bounds=(LOW, HIGH), cells=256),
+        lambda: quantile.Quantile(
+            q=[0.25, 0.5, 0.75], bounds=(LOW, HIGH), cells=256, interval_share=0
+        ),
         lambda n, e: 3 * 2 / (n * e),
         _quantile_loss,
         0.8,

@@ -255,7 +255,7 @@ def test_a_session_leaves_out_who_is_not_named_and_spends_what_is_left(places):
     rest = {"groups": "who", "key": "rest"}
     made = session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest)
     assert (
-        max(session.balance(who) for who in range(PEOPLE)) < 0.1
+        max(session.balance(who) for who in range(PEOPLE)) < 0.25
     )  # the heaviest take part no heavier than helps
     assert session.release(sv.Mean(bounds=(0, 100)), places["dataset"], "cost", **rest) == made
 

@@ -142,12 +142,12 @@ def test_people_mixed_up_are_caught(case, monkeypatch):
 def test_giving_everybody_the_average_is_caught(case, monkeypatch):
     original = Weights.solve.__func__
 
-    def averaged(cls, kinds, A):
+    def averaged(cls, kinds, A, B=0.0):
         total = int(kinds.people.sum())
         mean_epsilon = np.full_like(
             kinds.epsilon, int((kinds.epsilon * kinds.people).sum() // total)
         )
-        even = original(cls, type(kinds)(mean_epsilon, kinds.rows, kinds.people), A)
+        even = original(cls, type(kinds)(mean_epsilon, kinds.rows, kinds.people), A, B)
         charges = np.minimum(even.charges, kinds.epsilon)  # claims what it should have kept
         return Weights(even.row, even.person, even.total, even.loudest, charges, even.concentration)
 

@@ -91,7 +91,7 @@ def test_equal_budgets_leave_nothing_but_noise():
     """Everybody weighs the same then, so the answer misses the plain mean by its noise and by
     nothing else.
     """
-    (error,) = sv.Mean(bounds=(0, 100)).plan(epsilon=0.5, rows=300).errors
+    (error,) = sv.Mean(bounds=(0, 100), interval_share=0).plan(epsilon=0.5, rows=300).errors
     assert error.sampling == pytest.approx(0, abs=1e-9)
     assert error.total == pytest.approx(error.noise)
     assert error.noise == pytest.approx(

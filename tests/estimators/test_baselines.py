@@ -192,7 +192,9 @@ def audit(people, owner, threshold, null, law=None) -> tuple[float, float]:
     data, so it loses no more than the worst of its parts; and where all answers lie above all
     centres, every part has the same ratio.
     """
-    estimator = Sampled(sv.Mean(bounds=(LOW, HIGH)), threshold=threshold, null=null)
+    estimator = Sampled(
+        sv.Mean(bounds=(LOW, HIGH), interval_share=0), threshold=threshold, null=null
+    )
     names = np.unique(people.owners)
     place = int(np.flatnonzero(names == owner)[0])
     budgets = Budgets.of(people.epsilon, people.groups)

@@ -1,7 +1,8 @@
 """On five tables that the project does not ship, the error is what the plan expected: measured /
 planned.
 
-Means and quantiles within 15 %, regressions between 1/3 and 3. Errors are against the classical
+Means and quantiles within 15 %, means whose spread nobody declared within a factor of two,
+regressions between 1/3 and 3. Errors are against the classical
 answer on the same table. What only the table knows is not in a plan; where that matters, the tests
 below say by how much.
 """
@@ -68,7 +69,10 @@ def test_means_are_as_far_from_the_plain_mean_as_planned(make, budgets):
     measured, plan = measured_mean(
         sv.Mean(bounds=sheet.label, spread=spread), sheet.clipped, epsilon
     )
-    assert 0.85 <= measured / plan.expected_error <= 1.15
+    if budgets == "personal":  # a spread that nobody declared is off by what the spread is off
+        assert 0.5 <= measured / plan.expected_error <= 2
+    else:
+        assert 0.85 <= measured / plan.expected_error <= 1.15
 
 
 @every_sheet

@@ -43,6 +43,8 @@ class Parameter:
         of a choice: each value, and what a form calls it.
     least, most :
         the limits of numbers.
+    closed :
+        whether a "number" may be ``least`` itself.
     default :
         the value that is passed if none is given; None passes nothing.
     """
@@ -55,6 +57,12 @@ class Parameter:
     least: float = 0.0
     most: float = math.inf
     default: Any = None
+    closed: bool = False
+
+    @property
+    def may_be_least(self) -> bool:
+        """Whether a number may be ``least`` itself."""
+        return self.closed or self.kind in ("whole", "numbers")
 
     @property
     def values(self) -> list[str]:
@@ -79,7 +87,7 @@ class Parameter:
         """Return what a value must be, as a sentence."""
         if self.kind == "choice":
             return f"Choose one of: {', '.join(self.values)}."
-        if self.kind in ("whole", "numbers"):
+        if self.may_be_least:
             limits = f"at least {self.least:g}"
         else:
             limits = f"more than {self.least:g}"
@@ -106,7 +114,7 @@ class Parameter:
             return False
         if self.kind == "whole":
             return float(value).is_integer()
-        return self.kind == "numbers" or value > self.least
+        return self.may_be_least or value > self.least
 
 
 @dataclass(frozen=True)
@@ -201,6 +209,15 @@ _ALPHA = Parameter(
     "Regularisation λ",
     "Regularisation λ, a public number; if not given, chosen from the budgets.",
 )
+_INTERVAL_SHARE = Parameter(
+    "interval_share",
+    "number",
+    "Share that buys the interval",
+    "A share of everybody's ε that buys the interval; if not given, chosen from the budgets. 0 "
+    "buys nothing.",
+    most=0.9,
+    closed=True,
+)
 _BUILT_IN = (
     Question(
         "mean",
@@ -215,8 +232,17 @@ _BUILT_IN = (
                 "spread",
                 "number",
                 "Spread (a guess)",
-                "A public guess of the standard deviation; half the range if not given.",
+                "A public guess of the standard deviation; a tenth of the range if not given.",
             ),
+            Parameter(
+                "association",
+                "number",
+                "How far budgets may go along with values (a guess)",
+                "How far the mean of people with one budget may lie from everybody's, in units of "
+                "the column; a fifth of the spread if not given. 0 trusts that it does not.",
+                closed=True,
+            ),
+            _INTERVAL_SHARE,
         ),
     ),
     Question(
@@ -261,6 +287,16 @@ _BUILT_IN = (
                 "Steps of the grid of possible answers; if not given, as many as suit the budgets.",
                 least=2,
             ),
+            Parameter(
+                "association",
+                "number",
+                "How far budgets may go along with ranks (a guess)",
+                "How far the ranks of people with one budget may lie from everybody's, as a share "
+                "of the rows; 0.08 at the median if not given. 0 trusts that they do not.",
+                most=1.0,
+                closed=True,
+            ),
+            _INTERVAL_SHARE,
         ),
     ),
     Question(

@@ -125,6 +125,9 @@ class Mean(LoadableEstimator, ColumnEstimator):
     """
 
     later = ("association", "interval_share")  # what older books do not know about a question
+    # Of estimators that an earlier version pickled, and of subclasses that do not take them.
+    association: float | None = None
+    interval_share: float | None = None
     value_: float
 
     def __init__(
@@ -284,7 +287,8 @@ class Mean(LoadableEstimator, ColumnEstimator):
         public numbers.
         """
         if self.interval_share is not None:
-            return Purchase.at(float(self.interval_share), budgets, weights, A, B)
+            share = float(self.interval_share)
+            return Purchase.at(share, share, budgets, weights, A, B)
         variance = 4 * (2 * A)  # of the values: σ² = 2A·(hi − lo)²
         people = weights.measure_people_concentration(budgets.kinds)
         noise = 2 * weights.noise_ratio
@@ -294,7 +298,7 @@ class Mean(LoadableEstimator, ColumnEstimator):
         allowed = MOST_ERROR * math.hypot(math.sqrt(2) * noise, math.sqrt(people * variance))
         widths = []
         for share in SHARES:
-            found = Purchase.at(share, budgets, weights, A, B)
+            found = Purchase.at(share, UNSPENT_SHARE, budgets, weights, A, B)
             if found is None:
                 continue
             louder = 2 * weights.with_grants(found.rest).noise_ratio
@@ -361,15 +365,21 @@ class Purchase:
 
     @classmethod
     def at(
-        cls, share: float, budgets: Budgets, weights: Weights, A: float, B: float, parts: int = 1
+        cls,
+        share: float,
+        unspent: float,
+        budgets: Budgets,
+        weights: Weights,
+        A: float,
+        B: float,
+        parts: int = 1,
     ) -> Purchase | None:
-        """Returns it at a share of everybody's ε; None where nothing can be set aside.
+        """Returns it at a share of everybody's ε, and up to another of what is not spent otherwise;
+        None where nothing can be set aside.
 
         ``weights`` are those of one of ``parts`` answers if nothing is.
         """
-        most = share
-        if share < UNSPENT_SHARE:
-            most = UNSPENT_SHARE
+        most = max(share, unspent)
         rest, taken = budgets.set_aside(share, most, weights.charges * parts, parts)
         if not taken.epsilon.any():
             return None

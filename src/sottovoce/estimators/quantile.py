@@ -34,7 +34,12 @@ from sottovoce.data.kernels import KernelPair, WeightedHistogram
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
-from sottovoce.estimators.mean import Purchase, check_interval_share, tell_purchase
+from sottovoce.estimators.mean import (
+    UNSPENT_SHARE,
+    Purchase,
+    check_interval_share,
+    tell_purchase,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.intervals import LEVEL, Intervals, find_rank_margin
 from sottovoce.noise import selection
@@ -125,6 +130,9 @@ class Quantile(LoadableEstimator, ColumnEstimator):
     """
 
     later = ("association", "interval_share")  # what older books do not know about a question
+    # Of estimators that an earlier version pickled, and of subclasses that do not take them.
+    association: float | Sequence[float] | None = None
+    interval_share: float | None = None
     value_: float | Floats
 
     def __init__(
@@ -357,7 +365,8 @@ class Quantile(LoadableEstimator, ColumnEstimator):
         """
         parts = len(targets)
         if self.interval_share is not None:
-            return Purchase.at(float(self.interval_share), budgets, weights, A, B, parts)
+            share = float(self.interval_share)
+            return Purchase.at(share, share, budgets, weights, A, B, parts)
         variance = max(q * (1 - q) for q in targets)
         by_chance = math.sqrt(variance * weights.measure_people_concentration(budgets.kinds))
         noise = 2 * math.sqrt(2) * weights.noise_ratio
@@ -366,7 +375,7 @@ class Quantile(LoadableEstimator, ColumnEstimator):
             louder = noise / (1 - share)
             if math.hypot(louder, by_chance) > MOST_ERROR * math.hypot(noise, by_chance):
                 continue
-            found = Purchase.at(share, budgets, weights, A, B, parts)
+            found = Purchase.at(share, UNSPENT_SHARE, budgets, weights, A, B, parts)
             if found is None:
                 continue
             people = found.weights.measure_people_concentration(budgets.kinds)

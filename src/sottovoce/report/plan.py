@@ -35,7 +35,7 @@ from sottovoce import units
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import Budgets
 from sottovoce.estimators import find_recorded
-from sottovoce.plan import Plan, describe_currency, format_error
+from sottovoce.plan import NEARLY_EQUAL, Plan, describe_currency, format_error
 from sottovoce.report.html import make_figure, make_table
 from sottovoce.svg import Bar, draw_bars
 from sottovoce.wording import (
@@ -66,12 +66,32 @@ def draw_plan(plan: Plan) -> str:
         make_table(*tabulate_payers(plan)),
         '<p class="soft">The share of weight is how much a group counts in the answer: whoever '
         "grants more counts more.</p>",
+        *_draw_weights(plan),
     ]
     if is_compared(plan):
         parts += _draw_worth(plan)
     if "classes" in plan.parameters:
         parts += [f"<p>{escape(sentence)}</p>" for sentence in describe_classifier(plan)]
     return "\n".join([*parts, f'<p class="soft">{escape(describe_unread(plan))}</p>'])
+
+
+def _draw_weights(plan: Plan) -> list[str]:
+    """Who counts how much, as a picture where people differ, and in words."""
+    sentences = [f"<p>{escape(sentence)}</p>" for sentence in plan.describe_weights()]
+    lines = [line for line in plan.who_pays() if line["rows"] > 0]
+    if plan.representative >= NEARLY_EQUAL or len(lines) < 2:
+        return ["<h3>Who counts how much</h3>", *sentences]
+    bars = [
+        Bar(f"ε = {line['granted']:.3g}", times, f"{times:.2g}", "own")
+        for line in lines
+        for times in [line["voice"] * plan.budgets.n_rows / line["rows"]]
+    ]
+    title = "How much one row counts, if 1 is what it would count were all the same"
+    return [
+        "<h3>Who counts how much</h3>",
+        *sentences,
+        make_figure(title, draw_bars(title, bars, narrow=True)),
+    ]
 
 
 def is_compared(plan: Plan) -> bool:
@@ -140,6 +160,7 @@ def describe_promise(plan: Plan) -> list[str]:
             filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])
         ),
         *describe_errors(plan),
+        *plan.describe_weights(),
     ]
 
 

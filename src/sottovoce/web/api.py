@@ -142,7 +142,7 @@ def _describe_question(question: Question) -> dict[str, Any]:
 def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
     """The schema of a parameter's value; null is the same as to leave it out."""
     number: dict[str, Any] = {"type": "number", "exclusiveMinimum": parameter.least}
-    if parameter.kind in ("whole", "numbers"):
+    if parameter.may_be_least:
         number = {"type": "number", "minimum": parameter.least}
     if math.isfinite(parameter.most):
         number["maximum"] = parameter.most

@@ -341,7 +341,7 @@ def read_parameter(fields: Fields, parameter: Parameter) -> Any:
     if parameter.kind == "numbers":
         return fields.numbers(parameter.name, needed=False, **limits)
     whole = parameter.kind == "whole"
-    number = fields.number(parameter.name, needed=False, above=not whole, **limits)
+    number = fields.number(parameter.name, needed=False, above=not parameter.may_be_least, **limits)
     if number is None or not whole:
         return number
     if not number.is_integer():
