@@ -135,7 +135,7 @@ def test_a_plan_is_the_same_whatever_features_and_labels_are(run, clinic, visits
     [
         (("--method", "guess"), "InvalidParameter", "objective, statistics, output-tight, output"),
         (("--alpha", 0), "InvalidParameter", "alpha"),
-        (("--loss", "square"), "InvalidParameter", "soft"),
+        (("--loss", "square"), "InvalidParameter", "squared"),
         (("--label-scale", -1), "InvalidParameter", "label_scale"),
         (("--epsilon", -1), "InvalidBudget", ""),
         (("--budget-column", "cost"), "InvalidParameter", "two purposes"),

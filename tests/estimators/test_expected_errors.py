@@ -220,11 +220,11 @@ def measured_regression(question, sheet, releases: int) -> tuple[float, sv.Plan]
 @every_sheet
 @pytest.mark.parametrize("method", METHODS)
 def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_three(make, method):
-    """The default method clips pulls: labels as skewed as counts with many zeros are in its
-    possible bias.
+    """Counts with many zeros and costs with a heavy tail are among them.
 
-    Over hundreds of releases the ratio was .5 to 2.3, and 5.3 there. With as many releases as here
-    the mean square was at least eight of its standard deviations away from nine times the plan.
+    Over tens of releases the ratio of the default method was .7 to 2.1, of the others .5 to 2.3.
+    With as many releases as here the mean square was at least eight of its standard deviations away
+    from nine times the plan.
     """
     sheet = make()
     if method != "objective":
@@ -236,10 +236,6 @@ def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_t
     measured, plan = measured_regression(
         sv.Ridge(bounds=sheet.bounds, method=method), sheet, releases
     )
-    (error,) = plan.errors
-    if (make, method) == (tables.visits, "objective"):
-        assert error.total / 3 <= measured <= 3 * math.hypot(error.total, error.bias)
-        return
     assert 1 / 3 <= measured / plan.expected_error <= 3
 
 
@@ -248,19 +244,12 @@ def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_t
 @pytest.mark.parametrize("make", [tables.costs, tables.exams], ids=["costs", "exams"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
-    """With 16,000 rows little but the default method's bias for skewed labels is left: 5.2 to 5.8
-    times the rest of the error, and half of the bias that the plan calls possible.
-    """
     for n in (1000, 4000, 16_000):
         sheet = make(100 + seed, n)
         measured, plan = measured_regression(
             sv.Ridge(bounds=sheet.bounds, method=method), sheet, 20
         )
-        (error,) = plan.errors
-        if (make, method, n) == (tables.costs, "objective", 16_000):
-            assert 3 * error.total < measured <= error.bias
-        else:
-            assert 1 / 3 <= measured / plan.expected_error <= 3
+        assert 1 / 3 <= measured / plan.expected_error <= 3
 
 
 # --- Classifiers ----------------------------------------------------------------------------------

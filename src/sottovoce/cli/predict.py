@@ -250,6 +250,7 @@ class ReleasedModel:
     functions: tuple[LinearFunction, ...]
     classes: tuple[Any, ...] = ()
     together: bool = False  # whether several classes come from one softmax objective
+    release: Release | None = None
 
     @classmethod
     def of(cls, release: Release) -> ReleasedModel:
@@ -281,7 +282,7 @@ class ReleasedModel:
             )
         )
         together = release.parameters.get("objective") == "softmax"
-        return cls(model._recoding, functions, classes, together)
+        return cls(model._recoding, functions, classes, together, release)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -300,10 +301,14 @@ class ReleasedModel:
 
     def predict_batch(self, batch: Any) -> dict[str, Any]:
         """Returns what is told of each row, as the estimator's predict and predict_proba would."""
+        from sottovoce.estimators.base import clip_to_label
+
         raw = self._read_features(batch)
         values = [function(raw) for function in self.functions]
         if self.classes:
             told = _predict_classes(values, self.classes, self.together)
+        elif self.release is not None:
+            told = [clip_to_label(value, self.release) for value in values]
         else:
             told = values
         return dict(zip(self.heads, told, strict=True))

@@ -325,14 +325,26 @@ _BUILT_IN = (
                 "loss",
                 "choice",
                 "Loss",
-                "The loss of the default method.",
-                choices=(("soft", "soft"), ("huber", "Huber's")),
+                "What the default method estimates: the mean of the label, as least squares does, "
+                "or a centre between mean and median.",
+                choices=(
+                    ("squared", "squared: the mean"),
+                    ("robust", "robust: between mean and median"),
+                    ("huber", "robust, by Huber's loss"),
+                ),
             ),
             Parameter(
                 "label_scale",
                 "number",
                 "Spread of the label (a guess)",
                 "A public guess of the label's standard deviation; saves the ε that would buy it.",
+            ),
+            Parameter(
+                "association",
+                "number",
+                "Association of budgets and labels",
+                "A public bound on how far the labels of people with one budget lie from what the "
+                "model of everybody says, on average; the larger, the less of a large ε is spent.",
             ),
         ),
         audited={"method": ("output", "output-tight")},

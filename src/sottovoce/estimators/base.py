@@ -434,6 +434,9 @@ class LinearRegressor(RegressorMixin, ModelEstimator):
     def predict(self, X: TableLike) -> Floats:
         """Return predictions in the label's units; features are clipped as in fit.
 
+        Predictions are clipped to the range that was declared for the label, which is free and
+        never further from a label. ``intercept_`` and ``coef_`` are as released.
+
         Parameters
         ----------
         X : TableLike
@@ -442,7 +445,7 @@ class LinearRegressor(RegressorMixin, ModelEstimator):
         Returns
         -------
         Floats
-            One prediction a row.
+            One prediction a row, within the label's range.
 
         Raises
         ------
@@ -451,7 +454,8 @@ class LinearRegressor(RegressorMixin, ModelEstimator):
         """
         check_is_fitted(self, "coef_")
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        return predict_linear(self._recoding, raw, self.intercept_, self.coef_)
+        predicted = predict_linear(self._recoding, raw, self.intercept_, self.coef_)
+        return clip_to_label(predicted, self.release_)
 
     def _make_recoding(self, X: TableLike | int | None) -> Recoding:
         return self._make_label_and_recoding(X)[1]
@@ -482,6 +486,15 @@ def predict_linear(
             total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
             at += 1
     return total
+
+
+def clip_to_label(predicted: Floats, release: Release) -> Floats:
+    """Returns predictions within the range that a release declares for its label, if it does."""
+    label = release.parameters.get("label")
+    if label is None:
+        return predicted
+    low, high = label
+    return np.asarray(np.clip(predicted, low, high), dtype=np.float64)
 
 
 def describe_model(recoding: Recoding, intercept: float, slopes: Floats) -> dict[str, Any]:

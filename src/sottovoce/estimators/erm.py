@@ -54,6 +54,7 @@ from sottovoce.estimators import erm_mechanism
 from sottovoce.estimators.base import (
     LoadableEstimator,
     ModelEstimator,
+    clip_to_label,
     describe_model,
     get_owners,
     predict_linear,
@@ -346,6 +347,8 @@ class ERM(LoadableEstimator, ModelEstimator):
     def predict(self, X: TableLike) -> Array:
         """Return classes, or predictions in the label's units; features are clipped as in fit.
 
+        Predictions of a number are clipped to the range that was declared for the label.
+
         Parameters
         ----------
         X : TableLike
@@ -363,7 +366,7 @@ class ERM(LoadableEstimator, ModelEstimator):
         """
         values = self._compute_decisions(X)
         if not hasattr(self, "classes_"):
-            return values
+            return clip_to_label(values, self.release_)
         return np.asarray(self.classes_[(values > 0).astype(np.int64)])
 
     def score(self, X: TableLike, y: ColumnLike, sample_weight: Any = None) -> float:

@@ -85,6 +85,8 @@ from sottovoce.estimators.ridge_recipe import (
     estimate_correction_noise,
     estimate_error_parts,
     estimate_least_deviation,
+    handicap_bounds,
+    handicap_scales,
     list_halvings,
     list_residual_bounds,
     plan_stages_at,
@@ -151,15 +153,17 @@ class StagedFit:
         grid = Grid.cover(-reach, reach, CELLS_BITS)
         histogram = self._count_residuals(weights, grid, theta, reader)
         inside = weights.total
+        handicap = np.zeros(len(candidates))
         if labels:
             inside -= int(histogram[0] + histogram[-1])
             histogram[[0, -1]] = 0
+            handicap = handicap_scales(candidates)
         participating = np.concatenate([[0], np.cumsum(histogram)])
         fullest = [
             _find_fullest_window(participating, max(round(2 * g / float(grid.step)), 1))
             for g in candidates
         ]
-        return self._choose_fullness(weights, fullest, quantile, inside, candidates)
+        return self._choose_fullness(weights, fullest, quantile, inside, candidates, handicap)
 
     def tail(self, purchase: Purchase, scale: float, theta: Floats) -> float:
         """Buys the smallest bound on the size of residuals y − φᵀθ that holds for that part of
@@ -169,7 +173,14 @@ class StagedFit:
         bounds = list_residual_bounds(scale)[::-1]
         histogram = self._count_residuals(weights, ResidualSizes(bounds), theta, self.rows.features)
         within = [int(count) for count in np.cumsum(histogram)[:-1]]
-        return self._choose_fullness(weights, within, purchase.quantile, weights.total, bounds)
+        return self._choose_fullness(
+            weights,
+            within,
+            purchase.quantile,
+            weights.total,
+            bounds,
+            handicap_bounds(bounds, scale),
+        )
 
     def _make_choice_weights(self, share: float) -> Weights:
         kinds = self.budgets.kinds
@@ -191,12 +202,15 @@ class StagedFit:
         quantile: float,
         inside: int,
         candidates: Floats,
+        handicap: Floats,
     ) -> float:
         """Chooses the candidate whose weight is nearest to that part of what is inside."""
         # Rounded down, so that a whole weight of P that moves a sum moves the score by P at most.
         target = math.floor(Fraction(quantile) * inside)
         scores = np.array([abs(f - target) for f in held], dtype=np.int64)
-        return float(candidates[selection.permute_and_flip(scores, 2 * weights.loudest)])
+        scale = 2 * weights.loudest
+        scores += np.asarray(np.rint(handicap * scale), dtype=np.int64)
+        return float(candidates[selection.permute_and_flip(scores, scale)])
 
     def constant(
         self,

@@ -47,14 +47,16 @@ SCALE_BOUGHT_FROM = 150.0
 AMPLE_BUDGET = 400.0
 #: From here on the mean of what was clipped is bought.
 CORRECTED_FROM = 1000.0
-#: Candidates for the scale are halved seven times, from a quarter of the half-range, or from half
-#: of it where most of the labels must be inside; around a first fit, nine times.
+#: Candidates for the scale are halved seven times, from a quarter of the half-range, or, in half as
+#: long steps, from half of it where most of the labels must be inside; around a first fit, nine
+#: times.
 LABEL_SCALES = 8
 RESIDUAL_SCALES = 10
 #: Residuals are at most so large if predictions stay near the range.
 LARGEST_RESIDUAL = 4.0
-#: So much budget may be outside of a window that is bought with one unit of it.
-OUTSIDE = 12.0
+#: So much of the budget that buys a window is outside of it: from 12 units where 40 are spent to 20
+#: where 100 are.
+OUTSIDE = (12.0, 20.0)
 #: The proxy's value from which slopes cannot pay for their noise, and below which a second fit
 #: pays.
 WORTHLESS_ERROR = 0.6
@@ -73,6 +75,8 @@ UNKNOWN_SIZE = 0.16
 LOCATION_THRESHOLD = 1 / 8
 #: The most caps on budgets that are compared.
 MOST_CAPS = 24
+#: How far labels beyond a threshold lie beyond it, on average, in units of it.
+MEAN_EXCESS = 0.8
 CORRECTION = "mean of what was clipped"
 #: What is left of the variance of Laplace noise that is drawn back by one deviation: e^−√2.
 CORRECTION_KEPT = math.exp(-math.sqrt(2))
@@ -130,7 +134,7 @@ class Purchase:
     def label_scales(self) -> Floats:
         """The half-widths for labels."""
         if self.quantile > 0.8:
-            return list_halvings(0.5, LABEL_SCALES)
+            return list_halvings(0.5, 2 * LABEL_SCALES, 2)
         return list_halvings(0.25, LABEL_SCALES)
 
 
@@ -151,14 +155,30 @@ class BudgetTotals:
         )
 
 
-def list_halvings(largest: float, count: int) -> Floats:
-    """Returns the largest candidate and its halves."""
-    return np.asarray(largest * 0.5 ** np.arange(count), dtype=np.float64)
+def list_halvings(largest: float, count: int, steps: int = 1) -> Floats:
+    """Returns the largest candidate and smaller ones, each half of the one so many steps before."""
+    return np.asarray(largest * 0.5 ** (np.arange(count) / steps), dtype=np.float64)
 
 
 def list_residual_bounds(scale: float) -> Floats:
     """Returns the candidates for the tail of residuals, down to 2⁻⁹ of the labels' scale."""
-    return list_halvings(LARGEST_RESIDUAL, math.ceil(math.log2(LARGEST_RESIDUAL / scale)) + 10)
+    halvings = math.ceil(math.log2(LARGEST_RESIDUAL / scale)) + 9
+    return list_halvings(LARGEST_RESIDUAL, 2 * halvings + 1, 2)
+
+
+def handicap_scales(scales: Floats) -> Floats:
+    """Returns by how many powers of e a scale of labels is held back for being below a sixteenth of
+    half their range: whole numbers leave room for a window that holds many of them and is far too
+    narrow.
+    """
+    return np.asarray(0.7 * np.maximum(-4 - np.log2(scales), 0.0), dtype=np.float64)
+
+
+def handicap_bounds(bounds: Floats, scale: float) -> Floats:
+    """Returns by how many powers of e a bound is held back for being wide: a tail that nobody is in
+    looks the same at every width, and noise grows with the square of it.
+    """
+    return np.asarray(1.5 * np.maximum(np.log2(bounds / scale), 0.0), dtype=np.float64)
 
 
 def choose_for_share(
@@ -212,7 +232,8 @@ def choose_tail_purchase(totals: BudgetTotals, slopes: int, robust: bool) -> Pur
     if robust:
         return Purchase(max(40 / totals.total, 0.005), 0.7)
     share = max(40 / totals.total, min(0.05, 0.0018 / estimate_level(totals, slopes)))
-    return Purchase(share, 1 - OUTSIDE / (share * totals.total))
+    spent = share * totals.total
+    return Purchase(share, 1 - min(max(OUTSIDE[0], spent / 5), OUTSIDE[1]) / spent)
 
 
 def choose_correction_share(totals: BudgetTotals, slopes: int, robust: bool) -> float:
@@ -497,6 +518,9 @@ def estimate_error_parts(
         choice = chosen.slopes
         terms = split_error(p, *amounts, size, EXPLAINED, choice)
     usual, most = estimate_skewed_bias(choice.threshold)
+    if chosen.has(TAIL):
+        outside = 1 - choose_tail_purchase(totals, p, robust).quantile
+        usual = max(usual, MEAN_EXCESS * outside * choice.threshold)
     corrected = 0.0
     if chosen.has(CORRECTION):
         total = chosen.get_share(CORRECTION) * totals.total
@@ -528,6 +552,8 @@ def choose_wide_threshold(
     """Returns τ = k·s, or as much more as keeps rows whose residual is at most ``covered`` from
     being bent.
     """
+    if covered == 0:
+        return choice.threshold * scale
     H = compute_regularity(slopes, choice.ridge, choice.intercept_ridge)
     return max(choice.threshold * scale, covered / (1 - 2 * H))
 
