@@ -23,15 +23,17 @@ import sottovoce as sv
 from sklearn_checks import every_check
 from sottovoce import errors
 from sottovoce.budgets import Budgets
-from sottovoce.data.encoding import UnitBall
+from sottovoce.data.encoding import CentredBox, UnitBall
 from sottovoce.estimators.logistic_mechanism import (
     SLACK,
-    BudgetScale,
     PersonWeights,
+    compute_prices,
+    count_changed_problems,
+)
+from sottovoce.estimators.logistic_tuning import (
+    BudgetScale,
     PublicRows,
     choose_with_public_rows,
-    compute_noise_price,
-    count_changed_problems,
     make_noise_directions,
 )
 from sottovoce.schema import Classes
@@ -151,21 +153,23 @@ def test_permuting_people_permutes_nothing_else():
 
 
 def test_weights_minimise_the_bound():
-    """No other split of the same budgets has a smaller μ‖a‖ + σ/η, by a search that knows only the
-    bound.
+    """No other split of the same budgets has a smaller A·Σc² + 1/η² + B·(Σ|W − u|)², by a search
+    that knows only this.
     """
     left = np.array([0.3, 1.0, 5.0, 40.0])
     rows = np.array([1, 3, 1, 2])
     people = np.array([4, 2, 3, 1])
-    price = compute_noise_price(5)
+    A, B = compute_prices(5, 2, False, 0.2)
     owners = np.repeat(np.arange(10), np.repeat(rows, people))
     kinds = Budgets.of(dict(enumerate(np.repeat(left, people).tolist())), owners).kinds
-    found = PersonWeights.of(kinds, 5, 2, labels_only=False)
+    found = PersonWeights.of(kinds, 5, 2, labels_only=False, association=0.2)
+    even = found.kinds.rows / (found.kinds.people @ found.kinds.rows)
 
     def bound(u):
-        return (np.sqrt((found.kinds.people * u * u / found.kinds.rows).sum()) + price) / (
-            found.kinds.people * u
-        ).sum()
+        W = u / (found.kinds.people @ u)
+        squares = found.kinds.people @ (W * W / found.kinds.rows)
+        moved = found.kinds.people @ np.abs(W - even)
+        return A * squares + (W / found.left).max() ** 2 + B * moved**2
 
     at = found.person * found.total
     assert np.all(at <= found.left * (1 + 1e-9))
@@ -178,7 +182,7 @@ def test_weights_minimise_the_bound():
 def test_how_many_problems_somebody_can_change():
     rows = np.array([1, 2, 10])
     assert count_changed_problems(rows, 2, False).tolist() == [1, 1, 1]
-    assert count_changed_problems(rows, 5, False).tolist() == [5, 5, 5]
+    assert count_changed_problems(rows, 5, False).tolist() == [1, 1, 1]
     assert count_changed_problems(rows, 5, True).tolist() == [2, 4, 5]
 
 
@@ -330,9 +334,9 @@ def test_the_simulation_is_the_same_every_time_and_has_the_size_of_the_noise():
     assert np.linalg.norm(make_noise_directions(5), axis=1) == pytest.approx(10)
     rows = PublicRows(X[:40] / 2, Y[:40].astype(float))
     assert choose_with_public_rows(
-        BudgetScale(100.0, P, True), rows, None, "kappa"
+        BudgetScale(100.0, P, True), rows, None
     ) is choose_with_public_rows(
-        BudgetScale(100.0, P, True), PublicRows(X[:40] / 2, Y[:40].astype(float)), None, "kappa"
+        BudgetScale(100.0, P, True), PublicRows(X[:40] / 2, Y[:40].astype(float)), None
     )
 
 

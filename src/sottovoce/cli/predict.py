@@ -333,9 +333,7 @@ class ReleasedModel:
         return raw
 
 
-def _predict_classes(
-    values: list[Floats], classes: tuple[Any, ...], together: bool
-) -> list[Any]:
+def _predict_classes(values: list[Floats], classes: tuple[Any, ...], together: bool) -> list[Any]:
     """Returns the class with the highest odds, and a probability for each class, from log-odds."""
     import numpy as np
     from scipy.special import expit, log_expit, softmax

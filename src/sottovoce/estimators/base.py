@@ -52,7 +52,15 @@ from sottovoce.guarantee import Guarantee
 from sottovoce.intervals import LEVEL, Intervals, check_level, no_interval_error
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, BoundsLike, Classes, Column, Schema, decode_bounds
+from sottovoce.schema import (
+    Bounds,
+    BoundsLike,
+    Classes,
+    Column,
+    Schema,
+    decode_bounds,
+    is_between,
+)
 
 if TYPE_CHECKING:
 
@@ -502,6 +510,23 @@ def describe_model(recoding: Recoding, intercept: float, slopes: Floats) -> dict
     intercept, coefficients = recoding.to_original_units(intercept, slopes)
     named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
     return {"intercept": intercept, "coefficients": named}
+
+
+def get_association(given: Any) -> float:
+    """Returns how far models of people with one budget may lie apart, as a share of a spread; 0
+    unless it is given.
+    """
+    if given is None:
+        return 0.0
+    if not is_between(given, -1e-300, 1e9):
+        raise InvalidParameter(
+            "association is not a number from 0 on.",
+            "It says how far people with one budget may differ from everybody, as a share of the "
+            "spread.",
+            "Pass a public guess such as 0.2, 0 if budgets go along with nothing, or nothing.",
+            parameter="association",
+        )
+    return float(given)
 
 
 def get_owners(budgets: Budgets) -> Array:

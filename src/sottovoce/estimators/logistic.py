@@ -33,6 +33,7 @@ from sottovoce.estimators.base import (
     LoadableEstimator,
     ModelEstimator,
     describe_model,
+    get_association,
     predict_linear,
 )
 from sottovoce.estimators.curvature import (
@@ -60,7 +61,6 @@ from sottovoce.schema import (
     BoundsLike,
     Classes,
     check_flag,
-    is_between,
     is_measurable,
     is_one_of,
 )
@@ -71,8 +71,6 @@ ACCOUNTANTS = ("kappa", "exact")
 TWO_CLASSES = "two classes"
 SOFTMAX = "softmax"
 ONE_AGAINST_OTHERS = "one against the others"
-#: People with one budget may differ from everybody by so much of the spread of log-odds.
-DEFAULT_ASSOCIATION = 0.0
 
 
 class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
@@ -381,13 +379,14 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "features": recoding.to_dict(),
                 "neighbours": self.neighbours,
                 "accountant": self.accountant,
-                "association": self._get_association(),
+                "association": get_association(self.association),
                 "interval_share": self.interval_share,
                 "alpha": setting.alpha,
                 **_describe_body(mechanism),
                 "stretch": setting.stretch,
                 "threshold": setting.threshold,
                 "objective": self._name_objective(),
+                "problems": self._count_problems(),
                 "public_rows": 0 if self.public is None else len(self.public[1]),
             },
             budgets=budgets,
@@ -405,7 +404,12 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "docs/theory/logistic.md",
             ),
             error=logistic_tuning.estimate_error(
-                setting, rate, recoding, budgets, person_weights.weights, self._get_association()
+                setting,
+                rate,
+                recoding,
+                budgets,
+                person_weights.weights,
+                get_association(self.association),
             ),
             risk=partial(
                 logistic_mechanism.compute_error_bound,
@@ -422,6 +426,11 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
             return ONE_AGAINST_OTHERS
         return SOFTMAX
 
+    def _count_problems(self) -> int:
+        if self._name_objective() == ONE_AGAINST_OTHERS:
+            return len(self._get_classes().values)
+        return 1
+
     def _get_accountant(self) -> str:
         if self._labels_only:
             return LABELS
@@ -432,11 +441,6 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         if self._name_objective() == SOFTMAX:
             return len(self._get_classes().values)
         return 2
-
-    def _get_association(self) -> float:
-        if self.association is None:
-            return DEFAULT_ASSOCIATION
-        return float(self.association)
 
     def _read_mechanism(self, given: dict[str, Any], recoding: Recoding) -> Mechanism:
         """The mechanism that a plan describes."""
@@ -465,7 +469,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
             coordinates,
             len(self._get_classes().values),
             self._labels_only,
-            self._get_association(),
+            get_association(self.association),
         )
 
     def _choose_tuning(
@@ -515,14 +519,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "Give a positive number, or none to have it chosen.",
                 parameter="alpha",
             )
-        if self.association is not None and not is_between(self.association, -1e-300, 1e9):
-            raise InvalidParameter(
-                "association is not a number from 0 on.",
-                "It says how far people with one budget may differ from everybody, as a share of "
-                "the spread.",
-                "Pass a public guess such as 0.2, 0 if budgets go along with nothing, or nothing.",
-                parameter="association",
-            )
+        get_association(self.association)
 
 
 def _find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
@@ -555,7 +552,8 @@ def _describe_body(mechanism: Mechanism) -> dict[str, Any]:
     """Where the rows lie, as public JSON."""
     body = mechanism.body
     if isinstance(body, UnitBall):
-        return {"rows": {"kind": "ball", **body.to_dict()}}
+        pulled = body.radius < body.longest
+        return {"rows": {"kind": "ball", "pulled": pulled, **body.to_dict()}}
     told: dict[str, Any] = {"rows": {"kind": "box", **body.to_dict()}}
     if body.intercept:
         told["intercept_alpha"] = float(mechanism.ridge[0])

@@ -17,7 +17,8 @@ P_l      problems          how many of the one-against-the-others problems l can
 f        threshold         the share of e_l that buys the intercept anew
 
 Weights minimise what noise, sampling and, where budgets may go along with classes, association add
-to the squared error of log-odds: A·Σc² + (max W_l/e_l)² + B·(Σ|W_l − u_l|)² (docs/theory/weights.md).
+to the squared error of log-odds: A·Σc² + (max W_l/e_l)² + B·(Σ|W_l − u_l|)²
+(docs/theory/weights.md).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ LOG_ODDS = 2.0
 CURVATURE = 0.15
 #: Intercepts that can be bought lie so many norms of the slopes apart, and another than that of
 #: the fit has to be better by so many powers of e.
-THRESHOLD_STEP = 0.1
+THRESHOLD_STEP = 0.05
 THRESHOLD_PENALTY = 3.0
 #: Rows of a classifier vary as much as its probabilities say, where it is right; where it is not,
 #: up to so many times as much.
@@ -555,7 +556,7 @@ class PersonWeights:
         slack = SLACK * float(part[participating].min())
         left = np.where(participating, part - slack, 0.0)
         sampling, bias = compute_prices(coordinates, classes, labels_only, association)
-        row = solve_row_weights(left, kinds.rows, kinds.people, sampling)
+        row = solve_row_weights(left, kinds.rows, kinds.people, sampling, bias)
         weights = Weights.from_row_weights(kinds, row)
         return cls(kinds, weights, left, problems, slack, coordinates)
 

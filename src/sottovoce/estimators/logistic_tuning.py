@@ -2,14 +2,14 @@
 """What a classifier settles before it reads a private row: where its rows lie, regularisation, how
 much is kept for buying the intercept, and what can be said about its error.
 
-The defaults are functions of public numbers, tuned on synthetic tables only (docs/theory/logistic.md
-has them). Public rows, where there are any, replace the guesses: they centre and scale the columns,
-and a simulation on them (fits with noise of the size that will be drawn, judged on rows held out)
-chooses among a few settings around the defaults.
+The defaults are functions of public numbers, tuned on synthetic tables only
+(docs/theory/logistic.md has them). Public rows, where there are any, replace the guesses: they
+centre and scale the columns, and a simulation on them (fits with noise of the size that will be
+drawn, judged on rows held out) chooses among a few settings around the defaults.
 
     symbol   name
     g        each        η/d, budget for each coordinate; of K classes η/(d·√(2K − 2))
-    λ                    50/g²·(1 + (20/g)²), at most 3, and no less than 2/η (8/η for several
+    λ                    80/g²·(1 + (20/g)²), at most 3, and no less than 2/η (8/η for several
                          classes), so that nothing is lost in the charge
     R        radius      half of a row's usual length (0.8 of it with public rows), growing with g
     c        intercept   1.6/√(1.6² + p), the intercept's column (2 in the place of 1.6 with public
@@ -48,7 +48,7 @@ from sottovoce.solvers import newton
 from sottovoce.weights import Weights
 
 #: λ = STRENGTH/g²·(1 + (SCARCE/g)²), within limits.
-STRENGTH = 50.0
+STRENGTH = 80.0
 SCARCE = 20.0
 STRONGEST = 3.0
 #: Shares of a row's usual length √p (in units of the columns' spreads) at which rows are cut.
@@ -172,9 +172,7 @@ class BudgetScale:
             return factor / math.sqrt(factor**2 + self.slopes)
         return 0.0
 
-    def make_ball(
-        self, middle: Floats, spread: Floats, radius: float, factor: float
-    ) -> UnitBall:
+    def make_ball(self, middle: Floats, spread: Floats, radius: float, factor: float) -> UnitBall:
         """A way into the unit ball; no radius beyond the farthest corner of the bounds."""
         ball = UnitBall(middle, spread, radius, self.intercept(factor), GRID_BITS)
         return replace(ball, radius=max(min(radius, ball.longest or 1.0), 1e-9))
@@ -225,7 +223,7 @@ def find_box_budget(spread: Floats) -> float:
         return 0.0
     filled = float(np.square(spread / HALF).mean())
     part = min(max((1 - filled) * 1.5, 0.0), 1.0)
-    return BOX_OF_FACTORS * (BOX_OF_NUMBERS / BOX_OF_FACTORS) ** part
+    return float(BOX_OF_FACTORS * (BOX_OF_NUMBERS / BOX_OF_FACTORS) ** part)
 
 
 def choose_threshold_share(scale: BudgetScale) -> float:
@@ -262,9 +260,11 @@ def choose_box(scale: BudgetScale, spread: Floats, recoding: Recoding) -> Tuning
         if scale.fit_intercept:
             ridges[0] = 1 / rest
         mechanism = Mechanism(body, ridges, scale.accountant, scale.classes, share)
-        error = sum(measure_log_odds(mechanism, scale.total, own, 1.0)[1:] for own in widths)
-        if best is None or float(error.sum()) < best[0]:
-            best = (float(error.sum()), mechanism)
+        error = float(
+            np.sum([measure_log_odds(mechanism, scale.total, own, 1.0)[1:] for own in widths])
+        )
+        if best is None or error < best[0]:
+            best = (error, mechanism)
     assert best is not None  # the largest Λ leaves the intercept nearly all
     return TuningChoice(best[1], float(best[1].ridge[-1]))
 
@@ -277,9 +277,7 @@ def list_widths(recoding: Recoding, spread: Floats) -> list[Floats]:
     return [np.where(factor, spread, width) for width in WIDTHS] if len(spread) else [spread]
 
 
-def measure_log_odds(
-    mechanism: Mechanism, rate: float, width: Floats, stretch: float
-) -> Floats:
+def measure_log_odds(mechanism: Mechanism, rate: float, width: Floats, stretch: float) -> Floats:
     """Returns (what is kept of log-odds; the mean square of noise; that of shrinkage) in units of
     log-odds, if columns have these deviations and lie round the middle.
     """
@@ -485,8 +483,6 @@ def estimate_error(
             f" In a simulation on the public rows {setting.expected:.1%} of them were "
             "misclassified."
         )
-    if isinstance(mechanism.body, UnitBall) and mechanism.body.radius < mechanism.body.longest:
-        assumed += " Rows far from the middle are pulled towards it in the fit."
     return ExpectedError(
         classical="the probabilities of maximum likelihood, over its rows",
         unit="as a probability",

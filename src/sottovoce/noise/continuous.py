@@ -218,7 +218,7 @@ def draw_columns(columns: int, size: int, share: float) -> Reals:
 
 
 def _draw_point_in_ball(size: int) -> list[int]:
-    """Returns a uniform point of the unit ball times 2^384: a uniform direction times U^(1/size)."""
+    """Returns a uniform point of the unit ball times 2^384: a direction times U^(1/size)."""
     (u,) = source.draw_uniforms(1)
     if size == 1:
         return [sign * u.fixed_point for sign in _draw_signs(1)]
