@@ -644,9 +644,7 @@ class AdaptivePosteriorSample(Posterior):
         noise = release.noise
         value: dict[str, Any] = release.value  # type: ignore[assignment]
         if "loudest_weight" not in noise:
-            return (
-                "This release was made by an earlier version, which did not say how people weigh."
-            )
+            return EARLIER
         least = value["noisy_eigenvalue"] - SAFE_DEVIATIONS * noise["eigenvalue_standard_deviation"]
         if least <= 0:
             return (
