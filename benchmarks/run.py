@@ -21,6 +21,7 @@ SCRIPTS = (
     "market",
     "ledger",
     "labels",
+    "coverage",
     "large_files",
     "large_regression",
     "engines",

@@ -444,11 +444,11 @@ def test_the_scale_and_the_tail_cost_their_share(people, which, buy):
 
 
 def test_labels_at_an_end_that_count_twice_are_caught(monkeypatch):
-    """Once as a part of what a window should hold, and once more in every window."""
+    """Once in what a window should hold, and once more taken off every window."""
     original = ridge_objective.StagedFit._choose_fullness
 
     def twice(self, weights, held, quantile, inside, *rest):
-        counted = [one + weights.total - inside for one in held]
+        counted = [one - (weights.total - inside) for one in held]
         return original(self, weights, counted, quantile, inside, *rest)
 
     monkeypatch.setattr(ridge_objective.StagedFit, "_choose_fullness", twice)

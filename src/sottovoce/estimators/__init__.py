@@ -350,6 +350,7 @@ _BUILT_IN = (
                 "A public bound on how far the labels of people with one budget lie from what the "
                 "model of everybody says, on average; the larger, the less of a large ε is spent.",
             ),
+            _INTERVAL_SHARE,
         ),
         audited={"method": ("output", "output-tight")},
         compared=True,
@@ -379,6 +380,7 @@ _BUILT_IN = (
                 "A table with the same features and label, of people who need no protection: it "
                 "helps to scale and to choose λ, and tells the error to expect.",
             ),
+            _INTERVAL_SHARE,
         ),
     ),
     Question(

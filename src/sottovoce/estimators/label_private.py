@@ -64,6 +64,7 @@ from sottovoce.estimators import mean
 from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
 from sottovoce.estimators.curvature import BoughtShare
 from sottovoce.estimators.model_intervals import (
+    EARLIER,
     UNEQUAL_SPREAD,
     Ends,
     compute_sum_half_width,
@@ -630,7 +631,7 @@ def find_map_ends(release: Release, functions: Floats, level: float) -> Ends | s
     given = release.parameters
     noise = release.noise
     if "map_products" not in noise:
-        return "This release was made by an earlier version, which did not tell its map's size."
+        return EARLIER
     value: dict[str, Any] = release.value  # type: ignore[assignment]
     low, high = given["label"]
     most = (high - low) ** 2 / 4

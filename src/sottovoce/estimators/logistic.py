@@ -55,14 +55,12 @@ from sottovoce.estimators.curvature import (
 from sottovoce.estimators.logistic_mechanism import LABELS, Mechanism, PersonWeights
 from sottovoce.estimators.mean import check_interval_share
 from sottovoce.estimators.model_intervals import (
+    EARLIER,
     Ends,
-    join_prediction_ends,
+    IntervalsByFunction,
     list_coefficient_functions,
-    list_prediction_functions,
-    name_ends,
 )
 from sottovoce.guarantee import Guarantee, Neighbours
-from sottovoce.intervals import Intervals
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -82,7 +80,7 @@ SOFTMAX = "softmax"
 ONE_AGAINST_OTHERS = "one against the others"
 
 
-class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
+class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin, ModelEstimator):
     """Logistic regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
@@ -231,21 +229,37 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
             bought = problems.buy_equation(positive, theta, plan.bought.share).to_dict()
         return Release.of(plan, {"models": models}, bought)
 
-    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
-        recoding = Recoding.from_dict(release.parameters["features"])
-        functions = list_coefficient_functions(recoding, 1.0)
-        return name_ends(recoding.names, _find_ends(release, functions, level), level)
-
     def _compute_prediction_intervals(
         self, release: Release, level: float, X: TableLike
     ) -> Floats | None:
-        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        coefficients = list_coefficient_functions(self._recoding, 1.0)
-        functions = list_prediction_functions(self._recoding, raw, coefficients)
-        odds = join_prediction_ends(_find_ends(release, functions, level), 0.0)
+        odds = super()._compute_prediction_intervals(release, level, X)
         if odds is None:
             return None
         return np.asarray(expit(odds), dtype=np.float64)
+
+    def _list_functions(self, release: Release, recoding: Recoding) -> Floats:
+        return list_coefficient_functions(recoding, 1.0)
+
+    def _get_middle(self, release: Release) -> float:
+        return 0.0
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        given = release.parameters
+        if release.bought is not None:
+            return Equation.from_dict(release.bought).find_ends(functions, level)
+        if "interval_share" not in given:
+            return EARLIER
+        if len(given["classes"]) > 2:
+            return "Intervals are known for two classes alone."
+        if given.get("rows", {}).get("kind") != "box":
+            return (
+                "Rows were cut to a length, or λ was given, so coefficients are shrunk by an "
+                "unknown amount: there is no interval. With more people or a larger ε nothing is "
+                "cut."
+            )
+        if given["neighbours"] == "labels" or not given["rows"]["intercept"]:
+            return "Intervals are known for models with an intercept whose rows are protected."
+        return explain_too_little(functions.shape[1] - 1, CLASS_PULL_UNITS)
 
     def _choose_interval_share(
         self, setting: logistic_tuning.TuningChoice, person_weights: PersonWeights, slopes: int
@@ -529,25 +543,6 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 parameter="alpha",
             )
         get_association(self.association)
-
-
-def _find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
-    """The ends of intervals of functions of the fit, from the release alone; or why there are
-    none.
-    """
-    given = release.parameters
-    if release.bought is not None:
-        return Equation.from_dict(release.bought).find_ends(functions, level)
-    if len(given["classes"]) > 2:
-        return "Intervals are known for two classes alone."
-    if given.get("rows", {}).get("kind") != "box":
-        return (
-            "Rows were cut to a length, or λ was given, so coefficients are shrunk by an unknown "
-            "amount: there is no interval. With more people or a larger ε nothing is cut."
-        )
-    if given["neighbours"] == "labels" or not given["rows"]["intercept"]:
-        return "Intervals are known for models with an intercept whose rows are protected."
-    return explain_too_little(functions.shape[1] - 1, CLASS_PULL_UNITS)
 
 
 def _list_positive_classes(classes: Any) -> tuple[int, ...]:

@@ -28,10 +28,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Floats, TableLike, to_matrix
 from sottovoce.data.encoding import Recoding
 from sottovoce.estimators.base import predict_linear
 from sottovoce.intervals import Intervals
+from sottovoce.release import Release
 
 #: Rows may vary more where they count most: this many times the variance that rows of equal spread
 #: would give.
@@ -39,6 +40,7 @@ UNEQUAL_SPREAD = 1.8
 #: What intervals cover where nothing else is said.
 LEAST_SQUARES = "the coefficients of least squares on the whole population"
 FROM_MOMENTS = "the released variance of residuals, times 1.8 for rows of unequal spread"
+EARLIER = "This release was made by an earlier version, which did not tell what intervals need."
 #: Frequencies of a law's Fourier series, over a period of so many standard deviations.
 FREQUENCIES = np.arange(1, 2049)
 PERIOD = 60.0
@@ -143,6 +145,14 @@ class NoisyMoments:
         """What the moments say without any shrinkage."""
         return np.asarray(np.linalg.solve(self.gram, self.cross), dtype=np.float64)
 
+    def bound_second_order(self) -> float:
+        """Returns 1 + (‖E‖/λ_min)², about: a = Ĝ⁻¹c has noise of its own, which (2) leaves out."""
+        smallest = float(np.abs(np.linalg.eigvalsh(self.gram)).min())
+        entry = self.scale
+        if not self.normal:
+            entry = math.sqrt(2) * entry
+        return 1 + (2 * entry * math.sqrt(len(self.gram)) / smallest) ** 2
+
     def list_noise(self, a: Floats, theta: Floats) -> Floats:
         """Returns the sizes of the independent noises whose sum aᵀ(e − Eθ) is."""
         i, k = np.triu_indices(len(a), 1)
@@ -184,6 +194,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
     left = moments.widen_residual_square(theta, level)
     sampling = UNEQUAL_SPREAD * left * moments.concentration
     inverse = np.linalg.inv(moments.gram)
+    second = moments.bound_second_order()
     spread = inverse @ _sum_covariance(moments, theta, sampling) @ inverse
     found = []
     for c in functions:
@@ -196,7 +207,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
         noises = moments.list_noise(a, theta)
         value = float(c @ theta)
         ends = [
-            value + sign * _find_reach(moments, a, theta, sign * along, deviation, level)
+            value + sign * second * _find_reach(moments, a, theta, sign * along, deviation, level)
             for sign in (-1, 1)
         ]
         found.append(
@@ -320,3 +331,41 @@ def explain_no_interval(level: float, why: str) -> Intervals:
         of="the coefficients of the population",
         why=why,
     )
+
+
+class IntervalsByFunction:
+    """Intervals of a model whose coefficients and predictions are linear functions of θ.
+
+    A subclass says which functions, what is added to their values, and finds the ends.
+    """
+
+    _recoding: Recoding
+    n_features_in_: int
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        recoding = Recoding.from_dict(release.parameters["features"])
+        ends = self._find_ends(release, self._list_functions(release, recoding), level)
+        return name_ends(recoding.names, ends, level, self._get_middle(release))
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        coefficients = self._list_functions(release, self._recoding)
+        functions = list_prediction_functions(self._recoding, raw, coefficients)
+        ends = self._find_ends(release, functions, level)
+        return join_prediction_ends(ends, self._get_middle(release))
+
+    def _list_functions(self, release: Release, recoding: Recoding) -> Floats:
+        """The functions of θ, a row each, that are intercept and coefficients."""
+        low, high = release.parameters["label"]
+        return list_coefficient_functions(recoding, (high - low) / 2)
+
+    def _get_middle(self, release: Release) -> float:
+        """What is added to the intercept and to predictions."""
+        low, high = release.parameters["label"]
+        return float(low + high) / 2
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        """The ends of intervals of functions of θ, or why there are none."""
+        raise NotImplementedError

@@ -39,17 +39,10 @@ from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import load_matrix, make_budgets
 from sottovoce.estimators import posterior_mechanism
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
-from sottovoce.estimators.model_intervals import (
-    EigenvalueBound,
-    Ends,
-    join_prediction_ends,
-    list_prediction_functions,
-    name_ends,
-)
+from sottovoce.estimators.model_intervals import EARLIER, EigenvalueBound, Ends, IntervalsByFunction
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import Intervals
 from sottovoce.noise.source import AnswerGrid, Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
@@ -71,7 +64,7 @@ MOST_COLUMNS = 1024
 MOST_CONDITION = 1e30
 
 
-class Posterior(LoadableEstimator, LinearRegressor):
+class Posterior(IntervalsByFunction, LoadableEstimator, LinearRegressor):
     """What both kinds of posterior sample share."""
 
     question: ClassVar[str]
@@ -188,26 +181,24 @@ class Posterior(LoadableEstimator, LinearRegressor):
             model["intercept"] = 0.0
         return Release.of(plan, {**model, "theta": theta.tolist(), **told})
 
-    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
-        recoding = Recoding.from_dict(release.parameters["features"])
-        functions = list_sample_functions(release, recoding)
-        label = to_interval(release.parameters["label"])
-        middle = posterior_mechanism.get_label_scale(label, release.parameters["fit_intercept"])[0]
-        return name_ends(recoding.names, self._find_ends(release, functions, level), level, middle)
+    def _list_functions(self, release: Release, recoding: Recoding) -> Floats:
+        given = release.parameters
+        ball = UnitBall.from_dict(given["ball"])
+        label = to_interval(given["label"])
+        half = posterior_mechanism.get_label_scale(label, given["fit_intercept"])[1]
+        columns = []
+        for unit in np.eye(ball.width):
+            constant, slopes = ball.to_original_units(half * unit)
+            intercept, coefficients = recoding.to_original_units(constant, slopes)
+            columns.append([intercept * given["fit_intercept"], *coefficients])
+        return np.array(columns).T
 
-    def _compute_prediction_intervals(
-        self, release: Release, level: float, X: TableLike
-    ) -> Floats | None:
-        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        functions = list_prediction_functions(
-            self._recoding, raw, list_sample_functions(release, self._recoding)
-        )
-        label = to_interval(release.parameters["label"])
-        middle = posterior_mechanism.get_label_scale(label, release.parameters["fit_intercept"])[0]
-        return join_prediction_ends(self._find_ends(release, functions, level), middle)
+    def _get_middle(self, release: Release) -> float:
+        given = release.parameters
+        label = to_interval(given["label"])
+        return posterior_mechanism.get_label_scale(label, given["fit_intercept"])[0]
 
     def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
-        """The ends of the intervals of functions of θ̃, or why there are none."""
         return (
             "A sample at a fixed λ has no interval: how far λ shrinks it depends on sums of "
             "products that are not released. An adaptive one releases what an interval needs."
@@ -374,25 +365,6 @@ class Posterior(LoadableEstimator, LinearRegressor):
         tags.non_deterministic = True
         tags.regressor_tags.poor_score = True
         return tags
-
-
-def list_sample_functions(release: Release, recoding: Recoding) -> Floats:
-    """Returns the functions of θ̃, a row each, that are intercept and coefficients, but for the
-    middle of the label's range.
-    """
-    given = release.parameters
-    ball = UnitBall.from_dict(given["ball"])
-    half = posterior_mechanism.get_label_scale(to_interval(given["label"]), given["fit_intercept"])[
-        1
-    ]
-    columns = []
-    for unit in np.eye(ball.width):
-        intercept, coefficients = recoding.to_original_units(*ball.to_original_units(half * unit))
-        columns.append([intercept, *coefficients])
-    functions = np.array(columns).T
-    if not given["fit_intercept"]:
-        functions[0] = 0.0
-    return functions
 
 
 PAGE = "docs/theory/posterior.md"
@@ -677,9 +649,7 @@ class AdaptivePosteriorSample(Posterior):
         noise = release.noise
         value: dict[str, Any] = release.value  # type: ignore[assignment]
         if "loudest_weight" not in noise:
-            return (
-                "This release was made by an earlier version, which did not say how people weigh."
-            )
+            return EARLIER
         least = value["noisy_eigenvalue"] - SAFE_DEVIATIONS * noise["eigenvalue_standard_deviation"]
         if least <= 0:
             return (

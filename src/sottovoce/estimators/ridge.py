@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sklearn.utils.validation import check_is_fitted
 
-from sottovoce.arrays import ColumnLike, Floats, TableLike, to_matrix
+from sottovoce.arrays import ColumnLike, Floats, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import Recoding, count_declared_columns, describe_model, make_label
 from sottovoce.data.engine import Dataset
@@ -23,14 +23,7 @@ from sottovoce.estimator import load_regression
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
 from sottovoce.estimators.mean import check_interval_share
-from sottovoce.estimators.model_intervals import (
-    Ends,
-    join_prediction_ends,
-    list_coefficient_functions,
-    list_prediction_functions,
-    name_ends,
-)
-from sottovoce.intervals import Intervals
+from sottovoce.estimators.model_intervals import Ends, IntervalsByFunction
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -78,7 +71,7 @@ METHODS: dict[str, Method] = {
 LOSSES = ("squared", "robust", "huber", "soft")
 
 
-class Ridge(LoadableEstimator, LinearRegressor):
+class Ridge(IntervalsByFunction, LoadableEstimator, LinearRegressor):
     """Linear regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features predicts the label? Features and label lie
@@ -238,22 +231,6 @@ class Ridge(LoadableEstimator, LinearRegressor):
                 parameter="method",
             )
         return ridge_statistics.refit_statistics(self, alpha, columns)
-
-    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
-        low, high = release.parameters["label"]
-        recoding = Recoding.from_dict(release.parameters["features"])
-        functions = list_coefficient_functions(recoding, (high - low) / 2)
-        ends = self._find_ends(release, functions, level)
-        return name_ends(recoding.names, ends, level, (low + high) / 2)
-
-    def _compute_prediction_intervals(
-        self, release: Release, level: float, X: TableLike
-    ) -> Floats | None:
-        low, high = release.parameters["label"]
-        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
-        coefficients = list_coefficient_functions(self._recoding, (high - low) / 2)
-        functions = list_prediction_functions(self._recoding, raw, coefficients)
-        return join_prediction_ends(self._find_ends(release, functions, level), (low + high) / 2)
 
     def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
         method = METHODS[release.parameters["method"]]

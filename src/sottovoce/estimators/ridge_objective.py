@@ -50,7 +50,7 @@ from sottovoce.estimators.curvature import (
     PurchaseWeights,
     explain_too_little,
 )
-from sottovoce.estimators.model_intervals import UNEQUAL_SPREAD, Ends
+from sottovoce.estimators.model_intervals import EARLIER, UNEQUAL_SPREAD, Ends
 from sottovoce.estimators.ridge_errors import (
     SPREAD,
     PublicFacts,
@@ -604,6 +604,8 @@ def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
     """Returns the ends of the intervals of these functions of θ; or why there are none."""
     if release.bought is not None:
         return Equation.from_dict(release.bought).find_ends(functions, level)
+    if "interval_share" not in release.parameters:
+        return EARLIER
     if release.parameters["loss"] == "huber":
         return "Intervals are not known for Huber's loss; they are for loss='robust'."
     return explain_too_little(functions.shape[1] - 1)

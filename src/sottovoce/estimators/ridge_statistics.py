@@ -28,7 +28,7 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.regression_kernels import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.mean import estimate_clipped_noise
-from sottovoce.estimators.model_intervals import Ends, NoisyMoments, find_moment_ends
+from sottovoce.estimators.model_intervals import EARLIER, Ends, NoisyMoments, find_moment_ends
 from sottovoce.estimators.ridge_errors import (
     OFFSET,
     PublicFacts,
@@ -177,7 +177,7 @@ def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
     value: dict[str, Any] = release.value  # type: ignore[assignment]
     noise = release.noise
     if "people_concentration" not in noise:
-        return "This release was made by an earlier version, which did not say how people weigh."
+        return EARLIER
     noisy = np.array(value["statistics"])
     d = len(noisy) - 1
     normal = noise["distribution"] == "discrete Gaussian"
