@@ -78,6 +78,7 @@ TYPICAL_MARGIN = 1.5
 MOST_INTERVAL_SHARE = 0.9
 #: How often an interval is made narrower by what it says itself.
 FIXED_POINT_STEPS = 8
+ENOUGH = 1e-3
 
 
 class Mean(LoadableEstimator, ColumnEstimator):
@@ -504,7 +505,10 @@ class SamplingVariance:
         reach = math.inf
         for _ in range(FIXED_POINT_STEPS):
             deviation = self.bound_deviation(value - reach, value + reach)
-            reach = compute_half_width(level, scale, deviation)
+            narrower = compute_half_width(level, scale, deviation)
+            if narrower > (1 - ENOUGH) * reach:
+                return narrower
+            reach = narrower
         return reach
 
 
