@@ -2,10 +2,14 @@
 """How loud each person takes part (docs/theory/weights.md).
 
 Every answer is driven by weights c_i ≥ 0 of rows that sum to one. The statistical error grows with
-Σc², the noise with the largest W_l/ε_l, so the weights minimise A·Σc_i² + (max_l W_l/ε_l)². Rows of
-one person weigh the same, and W_l ∝ min(s_l, h·ε_l) with one number h for everybody, the root of
+Σc², the noise with the largest W_l/ε_l, and where budgets go along with values, the bias with D =
+Σ|W_l − u_l|, u_l = s_l/n what person l would weigh if every row counted the same. So the weights
+minimise A·Σc_i² + (max_l W_l/ε_l)² + B·D². Rows of one person weigh the same, and W_l ∝ min(s_l,
+h·ε_l) with one number h for everybody, the root of
 
-    φ(h) = h − A·Σ_l ε_l·(1 − h·ε_l/s_l)₊
+    ψ(h) = h − A·Σ_l ε_l·(1 − h·ε_l/s_l)₊ − 2B·D·Z·E₂
+
+with Z = Σ min(s_l, h·ε_l), and E₂ the sum of the ε_l of those who weigh less than u_l.
 
     symbol   name
     c_i      row / total            integer weights over their public sum
@@ -36,11 +40,14 @@ WEIGHT_BITS = 42
 TOTAL_BITS = 62
 
 
-def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> Floats:
-    """Return the weights W of people that minimise A·Σc² + (max W/ε)²; they sum to one.
+def optimal_weights(
+    epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0, B: float = 0.0
+) -> Floats:
+    """Return the weights W of people that minimise A·Σc² + (max W/ε)² + B·(Σ|W − u|)².
 
-    Someone who grants nothing weighs nothing. With A = 0 noise is all that matters and W ∝ ε; with
-    A → ∞ it is sampling error and W ∝ rows.
+    They sum to one, and u are those of everybody whose rows all count the same. Someone who grants
+    nothing weighs nothing. With A = B = 0 noise is all that matters and W ∝ ε; with A → ∞ or B → ∞
+    it is that everybody is heard, and W ∝ rows.
 
     Parameters
     ----------
@@ -50,6 +57,9 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
         Rows by person.
     A : float
         Weight of the sampling error against the noise, ≥ 0.
+    B : float
+        Weight of the possible bias against the noise, ≥ 0; 0 trusts that budgets go along with
+        nothing.
 
     Returns
     -------
@@ -71,28 +81,34 @@ def optimal_weights(epsilon: ArrayLike, rows: ArrayLike = 1, A: float = 0.0) -> 
     budget, count = np.broadcast_arrays(
         *(np.asarray(a, dtype=np.float64) for a in _check_budgets_and_rows(epsilon, rows))
     )
-    share = to_doubles(A, "A", "A")
-    if share.ndim or not share >= 0:
-        raise InvalidParameter(
-            "A is negative or not a number.",
-            "A must be at least 0.",
-            "Pass the public constant A.",
-            parameter="A",
+    person_weight = (
+        solve_row_weights(
+            budget, count, np.ones_like(budget), _check_constant(A, "A"), _check_constant(B, "B")
         )
-    person_weight = solve_row_weights(budget, count, np.ones_like(budget), float(share)) * count
+        * count
+    )
     return np.asarray(person_weight / person_weight.sum(), dtype=np.float64)
 
 
-def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> Floats:
+def _check_constant(value: Any, name: str) -> float:
+    constant = to_doubles(value, name, name)
+    if constant.ndim or not constant >= 0:
+        raise InvalidParameter(
+            f"{name} is negative or not a number.",
+            f"{name} must be at least 0.",
+            f"Pass the public constant {name}.",
+            parameter=name,
+        )
+    return float(constant)
+
+
+def solve_row_weights(
+    epsilon: Floats, rows: Array, people: Array, A: float, B: float = 0.0
+) -> Floats:
     """Returns the optimal weight of one row of each kind, scaled so that the heaviest row has
     weight 1.
     """
-    if 0 < A < math.inf:
-        h = _solve_saturation(epsilon, rows, people, A)
-    elif A == 0:
-        h = 0.0
-    else:
-        h = math.inf
+    h = _find_saturation(epsilon, rows, people, A, B)
     if h == math.inf:
         return (epsilon > 0).astype(np.float64)
     # min(1, hε/s), rescaled; written so that h = 0 needs no division by zero.
@@ -106,9 +122,20 @@ def solve_row_weights(epsilon: Floats, rows: Array, people: Array, A: float) -> 
     return person_weights
 
 
-def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> float:
-    """Returns the root h of φ, exactly up to rounding, by one sort and two sums from the end."""
+def _find_saturation(epsilon: Floats, rows: Array, people: Array, A: float, B: float) -> float:
+    if math.inf in (A, B):
+        return math.inf
+    if A == 0 and B == 0:
+        return 0.0
+    return _solve_saturation(epsilon, rows, people, A, B)
+
+
+def _solve_saturation(
+    epsilon: Floats, rows: Array, people: Array, A: float, B: float = 0.0
+) -> float:
+    """Returns the root h of ψ, exactly up to rounding, by one sort and sums from the end."""
     participating = epsilon > 0
+    n = float(rows @ people)
     if not participating.all():
         epsilon = epsilon[participating]
         rows = rows[participating]
@@ -118,8 +145,12 @@ def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> 
     ratio = ratio[order]
     mass = people[order] * epsilon[order]
     E = _sum_from_end(mass)
+    if B > 0:
+        S = _sum_from_end(people[order] * rows[order])
     mass /= ratio
     Q = _sum_from_end(mass)
+    if B > 0:
+        return _bisect_with_association(ratio, E, Q, S, n, A, B)
 
     def phi(i: int) -> float:
         # φ at a breakpoint: there the people strictly after are still below saturation.
@@ -127,6 +158,33 @@ def _solve_saturation(epsilon: Floats, rows: Array, people: Array, A: float) -> 
 
     first = bisect_left(range(len(ratio) - 1), 0.0, key=phi)
     return float(A * E[first] / (1 + A * Q[first]))
+
+
+def _bisect_with_association(
+    ratio: Floats, E: Floats, Q: Floats, S: Floats, n: float, A: float, B: float
+) -> float:
+    """Returns where ψ changes its sign between the smallest and the largest ratio, to the last bit.
+
+    ψ is of the sign of the derivative of a function that falls and then rises, so halving finds it,
+    at kinks too. Those who weigh less than they would if all rows counted the same are the last in
+    order: hε_l/Z < s_l/n is s_l/ε_l > hn/Z. Those who take no part are among them.
+    """
+    low = float(ratio[0])
+    high = float(ratio[-1])
+    missing = 1 - float(S[0]) / n
+    while True:
+        h = math.sqrt(low) * math.sqrt(high)
+        if not low < h < high:
+            return low
+        i = int(np.searchsorted(ratio, h, side="right"))
+        Z = float(S[0] - S[i]) + h * float(E[i])
+        k = int(np.searchsorted(ratio, h * (n / Z), side="right"))
+        D = 2 * max(float(S[k]) / n - h / Z * float(E[k]) + missing, 0.0)
+        psi = h * (1 + A * float(Q[i])) - A * float(E[i]) - 2 * B * D * Z * float(E[k])
+        if psi < 0:
+            low = h
+        else:
+            high = h
 
 
 def _order_ascending(values: Floats) -> Any:
@@ -162,7 +220,7 @@ class Weights:
         return self.loudest / self.total
 
     @classmethod
-    def solve(cls, kinds: BudgetGroups, A: float) -> Weights:
+    def solve(cls, kinds: BudgetGroups, A: float, B: float = 0.0) -> Weights:
         """Solve for the optimal weights, and round them to integers.
 
         Parameters
@@ -171,6 +229,9 @@ class Weights:
             People with equal budgets and row counts.
         A : float
             Weight of the sampling error against the noise, ≥ 0.
+        B : float
+            Weight of the possible bias against the noise, ≥ 0; 0 trusts that budgets go along with
+            nothing.
 
         Returns
         -------
@@ -189,8 +250,9 @@ class Weights:
                 "Ask fewer questions at once, or wait for larger grants.",
                 parameter="epsilon",
             )
+        epsilon = units.to_epsilon(kinds.epsilon)
         return cls.from_row_weights(
-            kinds, solve_row_weights(units.to_epsilon(kinds.epsilon), kinds.rows, kinds.people, A)
+            kinds, solve_row_weights(epsilon, kinds.rows, kinds.people, A, B)
         )
 
     @classmethod
