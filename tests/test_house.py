@@ -32,7 +32,6 @@ LONG_FILES = {
     "estimators/baselines.py": "four ways around an estimator that share one request",
     "estimators/erm.py": "one question: what is asked, planned and promised",
     "estimators/label_private.py": "one question: what is asked, planned and promised",
-    "estimators/logistic_mechanism.py": "one proof: noise, weights and charges of one mechanism",
     "estimators/posterior.py": "two questions about one sampler: asked, planned and promised",
     "estimators/posterior_mechanism.py": "one proof: both accountants of one sampler",
     "ledgers/sql_ledger.py": "one ledger on two databases",

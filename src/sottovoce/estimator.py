@@ -634,7 +634,7 @@ class ModelSteps(Estimator):
     """
 
     bounds: BoundsLike | None
-    later = ("missing",)  # what older books do not know about a question
+    later: tuple[str, ...] = ("missing",)  # what older books do not know about a question
     _recoding: Recoding
 
     def fit(

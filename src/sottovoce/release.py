@@ -412,9 +412,16 @@ class Release:
             of = ""
         else:
             of = f" of {self.column!r}"
+        rows = self.parameters.get("rows")
+        pulled = ""
+        if isinstance(rows, dict) and rows.get("pulled"):
+            pulled = (
+                " Rows far from the middle of the bounds were pulled towards it in the fit, and "
+                "the functions hold for all rows within the bounds."
+            )
         return (
             f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their "
-            "bounds were clipped."
+            f"bounds were clipped.{pulled}"
         )
 
     def promise_in_words(self) -> list[str]:

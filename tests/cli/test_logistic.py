@@ -365,7 +365,9 @@ def test_a_plan_shows_classes_regularisation_and_how_to_read_the_error(run, ward
     ):
         assert words in shown
     several = run(*logistic(ward, "plan", "stage")).stdout
-    assert "Each of the 3 classes is told from all others" in several
+    assert "All 3 classes are told apart by one objective." in several
+    labels = run(*logistic(ward, "plan", "stage"), "--neighbours", "labels").stdout
+    assert "Each of the 3 classes is told from all others" in labels
 
 
 @pytest.mark.parametrize("label", ["ill", "flag", "stage"])
@@ -489,7 +491,8 @@ def test_labels_alone_are_protected_with_half_the_noise_and_said_so(run, ward):
         ).stdout
         plans[neighbours] = json.loads((ward / "p.json").read_text())
         assert ("nothing is promised about features" in shown) == (neighbours == "labels")
-    assert plans["labels"]["noise"]["rate"] > 1.4 * plans["replace"]["noise"]["rate"]
+    # Less than twice the rate, because people count more evenly where there is less noise.
+    assert plans["labels"]["noise"]["rate"] > 1.2 * plans["replace"]["noise"]["rate"]
     made = run(*logistic(ward), "--neighbours", "labels")
     assert made.exit_code == 0
     assert Release.from_json(made.stdout).guarantee["neighbours"] == "replace labels"

@@ -40,6 +40,8 @@ TABLE_FILE = "kappa_table.csv"
 ROUND_UP = 1 + 2.0**-48
 #: No row of any person adds more than this to κ for each unit of 1/ρ: s(1 − s) ≤ ¼.
 STEEPEST = 0.25
+#: From this ρ on the curvature of several classes costs nothing on top.
+SOFTMAX_FREE = 8.0
 
 
 class KappaTable(NamedTuple):
@@ -144,6 +146,28 @@ def compute_exact_charges(weight: ArrayLike, rank: ArrayLike, eta: float, ridge:
     return np.asarray(
         (whole * eta * (1 + s) / 2 + r * np.log1p(whole / r * (s * (1 - s) / ridge))) * ROUND_UP
     )
+
+
+def bound_softmax(rho: float, classes: int) -> float:
+    """Return max_v ½(1 + v) + T(v)/ρ, what several classes in one objective cost for each unit of
+    W·η (docs/theory/logistic.md).
+
+    T(v) = min(2v·√(2 − 2/K) − 2v², 2 − 2v²) is the most curvature of a row whose doubt is √2·v.
+    From ρ = 8 on it is 1.
+
+    >>> bound_softmax(8.0, 3), bound_softmax(4.0, 3) > 1.0
+    (1.0, True)
+    """
+    if rho >= SOFTMAX_FREE:
+        return 1.0
+    steep = math.sqrt(2 - 2 / classes)
+    tried = (
+        min((steep + rho / 4) / 2, 1 / steep),
+        max(min(rho / SOFTMAX_FREE, 1.0), 1 / steep),
+        1.0,
+    )
+    found = max((1 + v) / 2 + min(2 * v * (steep - v), 2 - 2 * v * v) / rho for v in tried)
+    return found * ROUND_UP
 
 
 def _find_worst_slope(A: Floats, rho: float) -> Floats:

@@ -228,7 +228,7 @@ class LinearFunction:
     recoding: Recoding
     intercept: float
     coefficients: Floats
-    ball: UnitBall | None = None  # a classifier's: rows that are longer than it are cut
+    ball: UnitBall | None = None  # of version 0.1: rows that are longer than it are cut
 
     def __call__(self, raw: Floats) -> Floats:
         """Returns the function's value for each row, numbers clipped to their bounds."""
@@ -249,6 +249,7 @@ class ReleasedModel:
     recoding: Recoding
     functions: tuple[LinearFunction, ...]
     classes: tuple[Any, ...] = ()
+    together: bool = False  # whether several classes come from one softmax objective
 
     @classmethod
     def of(cls, release: Release) -> ReleasedModel:
@@ -279,7 +280,8 @@ class ReleasedModel:
                 np.ravel(model.intercept_), np.atleast_2d(model.coef_), strict=True
             )
         )
-        return cls(model._recoding, functions, classes)
+        together = release.parameters.get("objective") == "softmax"
+        return cls(model._recoding, functions, classes, together)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -301,7 +303,7 @@ class ReleasedModel:
         raw = self._read_features(batch)
         values = [function(raw) for function in self.functions]
         if self.classes:
-            told = _predict_classes(values, self.classes)
+            told = _predict_classes(values, self.classes, self.together)
         else:
             told = values
         return dict(zip(self.heads, told, strict=True))
@@ -326,7 +328,7 @@ class ReleasedModel:
         return raw
 
 
-def _predict_classes(values: list[Floats], classes: tuple[Any, ...]) -> list[Any]:
+def _predict_classes(values: list[Floats], classes: tuple[Any, ...], together: bool) -> list[Any]:
     """Returns the class with the highest odds, and a probability for each class, from log-odds."""
     import numpy as np
     from scipy.special import expit, log_expit, softmax
@@ -335,7 +337,10 @@ def _predict_classes(values: list[Floats], classes: tuple[Any, ...]) -> list[Any
         (odds,) = values
         return [np.array(classes)[(odds > 0).astype(np.int64)], expit(-odds), expit(odds)]
     several = np.column_stack(values)
-    return [np.array(classes)[several.argmax(axis=1)], *softmax(log_expit(several), axis=1).T]
+    found = np.array(classes)[several.argmax(axis=1)]
+    if not together:
+        several = log_expit(several)
+    return [found, *softmax(several, axis=1).T]
 
 
 def _missing_numbers_error() -> Exception:

@@ -304,16 +304,31 @@ class UnitBall:
     def _share(self) -> float:
         return math.sqrt(1 - self.intercept**2) * ROUNDING_MARGIN
 
-    def rows(self, Z: Floats) -> Floats:
-        """Returns one row of norm at most 1 for each row of Z."""
+    @property
+    def squared_length(self) -> float:
+        """No row is longer than the root of this."""
+        return 1.0
+
+    @property
+    def longest(self) -> float:
+        """The norm of u in the corner of the bounds that is farthest from the middle."""
+        return math.sqrt(float(np.square((0.5 + np.abs(self.middle)) / self.spread).sum()))
+
+    def rows(self, Z: Floats, *, cut: bool = True) -> Floats:
+        """Returns one row of norm at most 1 for each row of Z; without ``cut`` rows stay as long
+        as they are.
+        """
         rows = np.empty((len(Z), self.width))
         rows[:, : self.width - len(self.middle)] = self.intercept * ROUNDING_MARGIN
         u = np.ascontiguousarray(
             (Z - self.middle) / self.spread
         )  # the last bits of einsum go by the layout
-        norm = np.sqrt(np.einsum("ij,ij->i", u, u))
-        cut = (self._share / np.maximum(norm, self.radius))[:, None]
-        np.multiply(u, cut, out=rows[:, self.width - len(self.middle) :])
+        if cut:
+            norm = np.sqrt(np.einsum("ij,ij->i", u, u))
+            scale = (self._share / np.maximum(norm, self.radius))[:, None]
+        else:
+            scale = np.full((1, 1), self._share / self.radius)
+        np.multiply(u, scale, out=rows[:, self.width - len(self.middle) :])
         if self.bits is not None:
             rows *= 2.0**self.bits
             np.trunc(rows, out=rows)  # towards zero, which makes no row longer
@@ -322,10 +337,7 @@ class UnitBall:
 
     def encode(self, raw: Floats, recoding: Recoding) -> Floats:
         """Returns such rows from raw features, a cacheful at a time."""
-        rows = np.empty((len(raw), self.width))
-        for at in range(0, len(raw), BLOCK_ROWS):
-            rows[at : at + BLOCK_ROWS] = self.rows(recoding.encode(raw[at : at + BLOCK_ROWS]))
-        return rows
+        return encode_rows(self, raw, recoding)
 
     def to_original_units(self, theta: Floats) -> tuple[float, Floats]:
         """Returns the intercept and slopes for z of a linear function θ of rows that are not too
@@ -340,7 +352,7 @@ class UnitBall:
 
     def margins(self, Z: Floats, intercept: float, slopes: Floats) -> Floats:
         """Returns what a linear function of z, as ``to_original_units`` gives it, says about
-        rows after they are cut.
+        rows after they are cut: the predictions of classifiers of version 0.1.
         """
         away = Z - self.middle
         norm = np.sqrt(np.square(away / self.spread).sum(axis=1))
@@ -366,6 +378,62 @@ class UnitBall:
         middle = np.array(content["middle"])
         spread = np.array(content["spread"])
         return cls(middle, spread, content["radius"], content["intercept"], content["bits"])
+
+
+@dataclass(frozen=True)
+class CentredBox:
+    """Recoded rows as they are, (½, z) with every entry in [−½, ½]: nothing is cut."""
+
+    slopes: int  # p
+    intercept: bool  # whether there is a column of ½
+    bits: int = GRID_BITS  # entries are cut to whole multiples of 2^−bits
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates, the intercept's included."""
+        return self.slopes + self.intercept
+
+    @property
+    def squared_length(self) -> float:
+        """No row is longer than the root of this."""
+        return self.width / 4
+
+    def rows(self, Z: Floats) -> Floats:
+        """Returns one row with entries of at most ½ for each row of Z."""
+        rows = np.full((len(Z), self.width), 0.5)
+        own = rows[:, self.width - self.slopes :]
+        np.multiply(Z, 2.0**self.bits, out=own)
+        np.trunc(own, out=own)  # towards zero, which leaves every entry in the box
+        own *= 2.0**-self.bits
+        return rows
+
+    def encode(self, raw: Floats, recoding: Recoding) -> Floats:
+        """Returns such rows from raw features, a cacheful at a time."""
+        return encode_rows(self, raw, recoding)
+
+    def to_original_units(self, theta: Floats) -> tuple[float, Floats]:
+        """Returns the intercept and slopes for z of a linear function θ of rows."""
+        slopes = np.asarray(theta[self.width - self.slopes :], dtype=np.float64)
+        if self.intercept:
+            return float(theta[0]) / 2, slopes
+        return 0.0, slopes
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as public JSON."""
+        return {"slopes": self.slopes, "intercept": self.intercept, "bits": self.bits}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> CentredBox:
+        """Reads the numbers back from a plan."""
+        return cls(content["slopes"], content["intercept"], content["bits"])
+
+
+def encode_rows(body: UnitBall | CentredBox, raw: Floats, recoding: Recoding) -> Floats:
+    """Returns rows of a ball or box from raw features, a cacheful at a time."""
+    rows = np.empty((len(raw), body.width))
+    for at in range(0, len(raw), BLOCK_ROWS):
+        rows[at : at + BLOCK_ROWS] = body.rows(recoding.encode(raw[at : at + BLOCK_ROWS]))
+    return rows
 
 
 def make_contrasts(levels: int) -> Floats:
@@ -427,11 +495,11 @@ class EncodedReader:
 
 @dataclass(frozen=True, eq=False)
 class UnitBallReader:
-    """Rows of the unit ball, as a classifier reads them: brought there on entry, or batch by
-    batch.
+    """Rows of the unit ball, or of a box, as a classifier reads them: brought there on entry, or
+    batch by batch.
     """
 
-    ball: UnitBall
+    ball: UnitBall | CentredBox
     recoding: Recoding
     inner: Reader | None = None  # None: they lie in one list column
 

@@ -33,6 +33,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -336,6 +337,164 @@ class LogisticTerms(RowTerms):
 
     def _max_slope(self) -> float:
         return 1.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SoftmaxTerms(RowTerms):
+    """Σ v·(log Σ_k e^(φᵀθ_k) − φᵀθ_y), minus its gradient, and its curvature, for several classes
+    at once; θ holds the classes one after the other.
+
+    The curvature is Σ_{k<l} of P_kP_l·φφᵀ in the blocks of two classes: sums of squares, so that
+    rounding leaves it positive semidefinite, and flat where the loss is.
+    """
+
+    label: ClassLabel
+    classes: int
+
+    def zero(self) -> Array:
+        """Sums over no rows."""
+        size = self._limbs * len(self.theta)
+        if not self.extended:
+            size += 2 + len(self._pairs) * self._width**2
+        return np.zeros(size, dtype=object)
+
+    def sum_piece(self, v: Floats, rows: Floats, labels: Floats) -> NDArray[np.int64]:
+        """Returns the sums over at most 2^13 rows."""
+        codes = labels.astype(np.int64)
+        margins = self._compute_margins(rows)
+        chances = np.exp(margins)
+        total = chances.sum(axis=1)
+        chances /= total[:, None]
+        pulls = -chances
+        pulls[np.arange(len(codes)), codes] += 1
+        parts = [
+            list(split_limbs(v * pulls[:, k], self._pull_exponent, LIMB, self._limbs))
+            for k in range(self.classes)
+        ]
+        gradient = np.concatenate(
+            [
+                part[limb] @ rows / unit
+                for limb, unit in enumerate(self._pull_units)
+                for part in parts
+            ]
+        )
+        if self.extended:
+            return to_whole(gradient)
+        loss = np.log(total) - margins[np.arange(len(codes)), codes]
+        values = [part.sum() for part in split_limbs(v * loss, self._value_exponent, VALUE_LIMB, 2)]
+        scale = math.ldexp(1.0, 2 * ROOT_BITS + 2 - self._exponent)
+        bends = []
+        for k, other in self._pairs:
+            rooted = rows * np.sqrt(v * chances[:, k] * chances[:, other] * scale)[:, None]
+            bends.append((np.rint(rooted, out=rooted).T @ rooted).ravel())
+        return to_whole(np.concatenate([values / self._value_units, gradient, *bends]))
+
+    def floats(self, sums: Array) -> tuple[float, Array, Floats]:
+        """Returns loss, gradient and curvature from the sums over all rows."""
+        if self.extended:
+            return super().floats(sums)
+        size = 2 + self._limbs * len(self.theta)
+        d = self._width
+        none = np.zeros(len(self.theta) ** 2, dtype=object)
+        value, gradient, bend = super().floats(np.concatenate([sums[:size], none]))
+        found = sums[size:].reshape(-1, d, d).astype(np.float64)
+        found *= 2.0 ** (self._exponent - 2 * ROOT_BITS - 2)
+        blocks = bend.reshape(self.classes, d, self.classes, d)
+        for (k, other), one in zip(self._pairs, found, strict=True):
+            blocks[k, :, k] += one
+            blocks[other, :, other] += one
+            blocks[k, :, other] -= one
+            blocks[other, :, k] -= one
+        return value, gradient, bend
+
+    def _compute_margins(self, rows: Floats) -> Array:
+        """Returns φᵀ(θ_k − θ_r) with r the class of the largest prediction, so that nothing
+        overflows and large predictions that are close to each other keep their difference.
+        """
+        parts = self.theta.reshape(self.classes, self._width)
+        rough = np.column_stack(
+            [compute_predictions(rows, part.astype(np.float64)) for part in parts]
+        )
+        largest = rough.argmax(axis=1)
+        if not self.extended:
+            return np.asarray(rough - rough[np.arange(len(rows)), largest][:, None])
+        margins = np.zeros(rough.shape, dtype=np.longdouble)
+        for reference in np.unique(largest):
+            which = largest == reference
+            for k in range(self.classes):
+                if k != reference:
+                    margins[which, k] = compute_residuals(
+                        0.0, rows[which], parts[reference] - parts[k]
+                    )
+        return margins
+
+    @cached_property
+    def _width(self) -> int:
+        return len(self.theta) // self.classes
+
+    @cached_property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(combinations(range(self.classes), 2))
+
+    @cached_property
+    def _pull_exponent(self) -> int:
+        return self._exponent
+
+    def _round_rows(self, rows: Floats) -> Floats:
+        return rows  # rows of a classifier are on a grid already
+
+    def _read_labels(self, batch: Any) -> Floats:
+        return self.label.codes(batch)
+
+    def _compute_losses(self, rows: Floats, labels: Floats) -> tuple[Array, Array, Array]:
+        raise NotImplementedError  # a row has one pull for each class
+
+    def _max_slope(self) -> float:
+        return 2.0 + math.log(self.classes)  # the loss is at most log K + 2·Σ|θ|
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ThresholdErrors:
+    """For each of some intercepts, the weight of rows that are wrongly said to be of the second
+    class, and wrongly not, as whole numbers.
+    """
+
+    reader: Reader  # of recoded rows
+    label: ClassLabel
+    owner: GroupLookup
+    weights: NDArray[np.int64]  # of one row, by kind
+    slopes: Floats
+    intercepts: Floats  # rising
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> NDArray[np.int64]:
+        """No rows, no errors."""
+        return np.zeros((2, len(self.intercepts)), dtype=np.int64)
+
+    def __call__(self, batch: Any) -> NDArray[np.int64]:
+        """Returns both weights for each intercept."""
+        v = self.weights[self.owner.kinds(batch)]
+        positive = self.label.codes(batch) == 1
+        scores = compute_predictions(round_to_grid(self.reader.matrix(batch)), self.slopes)
+        # A row is said to be of the second class from the first intercept above −score on.
+        first = np.searchsorted(self.intercepts, -scores, side="right")
+        count = len(self.intercepts) + 1
+        said = [_sum_by_place(v, first, which, count) for which in (~positive, positive)]
+        wrongly = np.cumsum(said[0])[:-1]
+        missed = said[1].sum() - np.cumsum(said[1])[:-1]
+        return np.array([wrongly, missed])
+
+
+def _sum_by_place(
+    v: NDArray[np.int64], place: NDArray[np.int64], which: NDArray[np.bool_], count: int
+) -> NDArray[np.int64]:
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, place[which], v[which])
+    return sums
 
 
 @dataclass(frozen=True, eq=False)

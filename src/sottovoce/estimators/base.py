@@ -29,7 +29,7 @@ from sottovoce.estimator import ColumnSteps, ModelSteps, RegressionSteps, set_fi
 from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
 from sottovoce.guarantee import Guarantee
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Classes, Column, Schema, decode_bounds
+from sottovoce.schema import Bounds, Classes, Column, Schema, decode_bounds, is_between
 
 if TYPE_CHECKING:
 
@@ -143,6 +143,23 @@ def predict_linear(
             total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
             at += 1
     return total
+
+
+def get_association(given: Any) -> float:
+    """Returns how far models of people with one budget may lie apart, as a share of a spread; 0
+    unless it is given.
+    """
+    if given is None:
+        return 0.0
+    if not is_between(given, -1e-300, 1e9):
+        raise InvalidParameter(
+            "association is not a number from 0 on.",
+            "It says how far people with one budget may differ from everybody, as a share of the "
+            "spread.",
+            "Pass a public guess such as 0.2, 0 if budgets go along with nothing, or nothing.",
+            parameter="association",
+        )
+    return float(given)
 
 
 def get_owners(budgets: Budgets) -> Array:

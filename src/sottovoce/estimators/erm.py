@@ -53,7 +53,13 @@ from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import make_budgets, make_release
 from sottovoce.estimators import erm_mechanism
-from sottovoce.estimators.base import LoadableEstimator, ModelEstimator, get_owners, predict_linear
+from sottovoce.estimators.base import (
+    LoadableEstimator,
+    ModelEstimator,
+    get_association,
+    get_owners,
+    predict_linear,
+)
 from sottovoce.estimators.erm_mechanism import (
     PERSON,
     Accountant,
@@ -138,7 +144,14 @@ class ERM(LoadableEstimator, ModelEstimator):
     missing :
         Public constant between all bounds that stands for missing values; a schema declares one for
         each column.
+    association :
+        How far the model of people with one budget may lie from everybody's, as a share of the
+        spread of decision values or predictions: a public guess. The larger it is, the more evenly
+        people count and the less the open ones spend. None: 0, as for a model that is right for
+        everybody.
     """
+
+    later = ("missing", "association")  # what older books do not know about a question
 
     intercept_: float | Floats
     classes_: Array
@@ -157,6 +170,7 @@ class ERM(LoadableEstimator, ModelEstimator):
         iterate: str = "average",
         classes: ColumnLike | None = None,
         missing: float | None = None,
+        association: float | None = None,
     ) -> None:
         self.loss = loss
         self.bounds = bounds
@@ -169,6 +183,7 @@ class ERM(LoadableEstimator, ModelEstimator):
         self.iterate = iterate
         self.classes = classes
         self.missing = missing
+        self.association = association
 
     def fit(
         self,
@@ -476,9 +491,12 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
     participating = replace_budgets(kinds, single)
     # In units of the heaviest: A·Σc² + (max W/m)² has the same weights as A·m²_max·Σc² + (max
     # W·m_max/m)².
-    A = GRADIENT_VARIANCE / d * float(single.max()) ** 2
+    loudest = float(single.max()) ** 2
+    A = GRADIENT_VARIANCE / d * loudest
+    # A model of decision values that lie β spreads apart has a gradient that lies β·L apart.
+    B = get_association(erm.association) ** 2 / d * loudest
     person_weights = solve_row_weights(
-        participating.epsilon / float(participating.epsilon.max()), kinds.rows, kinds.people, A
+        participating.epsilon / float(participating.epsilon.max()), kinds.rows, kinds.people, A, B
     )
     noise = _compute_single_noise(person_weights, kinds.rows, kinds.people, single)
     way = erm_mechanism.choose_schedule(
@@ -506,6 +524,7 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
             "stride": way.stride,
             "sampling": None if settings.rate == FULL_RATE else rate,
             "iterate": erm.iterate,
+            **_describe_association(erm),
         },
         budgets=budgets,
         weights=weights,
@@ -519,6 +538,13 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
         theorem=FULL_BATCH_THEOREM if settings.rate == FULL_RATE else SAMPLED_THEOREM,
         error=_estimate_error(settings.shape, way, label, budgets, weights),
     )
+
+
+def _describe_association(erm: ERM) -> dict[str, float]:
+    """The bound on association as public JSON, where there is one."""
+    if erm.association is None:
+        return {}
+    return {"association": get_association(erm.association)}
 
 
 def run_erm(erm: ERM, plan: Plan, rows: Dataset, watch: Callable[[int], None]) -> Floats:
@@ -627,6 +653,7 @@ def _refuse_unknown(given: dict[str, Any], slopes: int) -> None:
             "Pass one, or nothing.",
             parameter="steps",
         )
+    get_association(given["association"])
     if slopes >= MOST_COLUMNS:
         raise InvalidData(
             "There are too many columns.",

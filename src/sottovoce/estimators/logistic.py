@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression with a budget a person (docs/theory/logistic.md).
 
-Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½λ‖w‖² + bᵀw, density of b ∝ exp(−η_n‖b‖/2), over rows φ of
-the unit ball. logistic_mechanism.py has the weights, the rate and the charges, λ and the way into
-the ball, and the fit.
+Minimise Σ a_i·log(1 + e^(−y_iφ_iᵀw)) + ½wᵀΛw + bᵀw, density of b ∝ exp(−½η_n·N(b)), over rows φ of
+the unit ball or of a box; several classes by one softmax objective. logistic_tuning.py chooses ball
+or box, Λ and the rest; logistic_mechanism.py has the weights, the rate and the charges, and the
+fit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from sottovoce.arrays import Array, ColumnLike, Floats, TableLike, check_same_le
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import (
     VALUE,
+    CentredBox,
     ClassLabel,
+    EncodedReader,
+    Reader,
     Recoding,
     UnitBall,
     UnitBallReader,
@@ -33,23 +37,33 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import load_matrix, make_budgets
-from sottovoce.estimators import logistic_mechanism
-from sottovoce.estimators.base import ClassifierMixin, LoadableEstimator, ModelEstimator
-from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
+from sottovoce.estimators import logistic_mechanism, logistic_tuning
+from sottovoce.estimators.base import (
+    ClassifierMixin,
+    LoadableEstimator,
+    ModelEstimator,
+    get_association,
+    predict_linear,
+)
+from sottovoce.estimators.logistic_mechanism import LABELS, NoisyObjective, PersonWeights
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, BoundsLike, Classes, check_flag, is_measurable, is_one_of
+from sottovoce.schema import (
+    Bounds,
+    BoundsLike,
+    Classes,
+    check_flag,
+    is_measurable,
+    is_one_of,
+)
 
 NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
-ACCOUNTANTS = {
-    "kappa": (
-        "at most the smaller of κ(λ, ηλ)·W_l·η and the exact charge, for each problem, and ε_out"
-    ),
-    "exact": (
-        "at most max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)/(r_lλ)), for each problem, and ε_out"
-    ),
-}
+ACCOUNTANTS = ("kappa", "exact")
+#: How classes are told apart, as a release says it.
+TWO_CLASSES = "two classes"
+SOFTMAX = "softmax"
+ONE_AGAINST_OTHERS = "one against the others"
 
 
 class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
@@ -62,9 +76,11 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
     replacement of all their rows, features and label, or of their labels alone
     (``neighbours="labels"``); floating arithmetic.
 
-    **Formula.** Objective perturbation with public weights, charged by the κ accountant
-    (docs/theory/kappa.md); several classes one against the others, each person's ε split evenly
-    among the problems that they can change.
+    **Formula.** Objective perturbation with public weights, in the unit ball, charged by the κ
+    accountant (docs/theory/kappa.md), or, where budgets are ample, in the box of the bounds;
+    several classes by one softmax objective. In the ball rows far from the middle of the bounds are
+    pulled towards it in the fit, and a share of budgets buys the intercept anew; log-odds are
+    ``intercept_ + X @ coef_.T`` always.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
@@ -74,8 +90,9 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
     >>> bool(np.all(model.guarantee_.epsilon <= 1.0)), bool(model.score(x, x[:, 0] > 0) > 0.9)
     (True, True)
 
-    **Limits.** Shrunk towards even odds; a chosen λ is undone in part, which leaves decisions as
-    they are. Which classes there are, the number of rows a person and the budgets are public.
+    **Limits.** Shrunk towards even odds while budgets are small; a chosen λ is undone in part,
+    which leaves decisions as they are. Which classes there are, the number of rows a person and the
+    budgets are public.
 
     Parameters
     ----------
@@ -87,7 +104,8 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
     public :
         (X, y), rows that need no protection, for scaling and for choosing λ only.
     alpha :
-        Regularisation λ of the mean loss of rows in the unit ball; a public number. None: chosen.
+        Regularisation λ of the mean loss of rows in the unit ball; a public number. None: chosen,
+        as is whether rows lie in the ball or in a box.
     fit_intercept :
         Whether there is a constant term; it is regularised like the slopes.
     neighbours :
@@ -97,7 +115,13 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
     missing :
         Public constant between the bounds of all features that stands for missing ones; a schema
         declares one for each column. A missing class is refused.
+    association :
+        How far the log-odds of people with one budget may lie from everybody's, as a share of
+        their spread: a public guess. The larger it is, the more evenly people count and the less
+        the open ones spend. None: 0, as for a model that is right for everybody.
     """
+
+    later = ("missing", "association")  # what older books do not know about a question
 
     intercept_: Floats
     classes_: Array
@@ -113,6 +137,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         neighbours: str = "replace",
         accountant: str = "kappa",
         missing: float | None = None,
+        association: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.classes = classes
@@ -122,6 +147,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         self.neighbours = neighbours
         self.accountant = accountant
         self.missing = missing
+        self.association = association
 
     def validate(self) -> None:
         """Refuses bounds, classes and parameters that are wrong for any people."""
@@ -131,8 +157,8 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         check_flag(self.fit_intercept, "fit_intercept")
 
     def read_arrays(self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None) -> Dataset:
-        """Returns the budgets and rows of features and classes in memory, the rows in the unit
-        ball.
+        """Returns the budgets and rows of features and classes in memory, the rows in the ball or
+        box, or recoded.
         """
         X, y = data
         recoding = self._make_recoding(X)
@@ -141,10 +167,14 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         codes = classes.find_codes(y)
         check_same_length(len(raw), y=codes, groups=groups)
         budgets = make_budgets(epsilon, groups, len(codes))
-        ball = self._choose_tuning(self._make_weights(budgets, recoding), recoding).ball
-        reader = UnitBallReader(ball, recoding)
+        setting = self._choose_tuning(self._make_weights(budgets, recoding), recoding)
         label = ClassLabel(VALUE, classes, coded=True)
-        return load_matrix(ball.encode(raw, recoding), reader, codes, label, budgets)
+        reader: Reader = EncodedReader(recoding)
+        if setting.threshold > 0:  # which is bought for rows as they are, and not as they were cut
+            return load_matrix(recoding.encode(raw), reader, codes, label, budgets)
+        body = setting.mechanism.body
+        reader = UnitBallReader(body, recoding)
+        return load_matrix(body.encode(raw, recoding), reader, codes, label, budgets)
 
     def read_table(self, table: DataSource) -> Dataset:
         """Returns the features and the classes that are read of a table."""
@@ -155,23 +185,28 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         """Reads the rows, draws the noise, and returns the release."""
         given = plan.parameters
         recoding = Recoding.from_dict(given["features"])
-        ball = UnitBall.from_dict(given["ball"])
-        person_weights = self._make_weights(plan.budgets, recoding)
+        mechanism = self._read_mechanism(given, recoding)
         problems = logistic_mechanism.Problems(
-            rows, ball, person_weights, given["alpha"], plan.noise["rate"]
+            rows, mechanism, self._make_weights(plan.budgets, recoding), plan.noise["rate"]
         )
+        if mechanism.several:
+            fitted = dict(enumerate(problems.fit(0)))
+        else:
+            positives = _list_positive_classes(given["classes"])
+            fitted = {positive: problems.fit(positive)[0] for positive in positives}
         models = {}
-        for positive in _list_positive_classes(given["classes"]):
-            theta = problems.fit_class(positive) * given["stretch"]
-            model = describe_model(recoding, *ball.to_original_units(theta))
-            models[str(given["classes"][positive])] = model
+        for positive, theta in fitted.items():
+            intercept, slopes = mechanism.body.to_original_units(theta * given["stretch"])
+            if given["threshold"] > 0:
+                intercept = problems.choose_threshold(intercept, slopes, given["threshold"])
+            models[str(given["classes"][positive])] = describe_model(recoding, intercept, slopes)
         return Release.of(plan, {"models": models})
 
     def decision_function(self, X: TableLike) -> Floats:
-        """Return log-odds of the second class, or of each class against the others.
+        """Return log-odds of the second class, or the function of each of several classes.
 
-        A row that is longer than rows were taken to be is cut as in fit; for others this is
-        intercept + X·coef.
+        It is intercept + X·coef for every row within the bounds. Releases of version 0.1 cut rows
+        that are longer than a radius, as their fits did.
 
         Parameters
         ----------
@@ -190,13 +225,20 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         """
         check_is_fitted(self, "coef_")
         recoding = self._recoding
-        ball = UnitBall.from_dict(self.release_.parameters["ball"])
-        Z = recoding.encode(to_matrix(X, recoding, expected=self.n_features_in_))
+        raw = to_matrix(X, recoding, expected=self.n_features_in_)
         models = zip(self.intercept_, self.coef_, strict=True)
-        columns = [
-            ball.margins(Z, *recoding.to_encoded_units(float(intercept), slopes))
-            for intercept, slopes in models
-        ]
+        if "ball" in self.release_.parameters:
+            ball = UnitBall.from_dict(self.release_.parameters["ball"])
+            Z = recoding.encode(raw)
+            columns = [
+                ball.margins(Z, *recoding.to_encoded_units(float(intercept), slopes))
+                for intercept, slopes in models
+            ]
+        else:
+            columns = [
+                predict_linear(recoding, raw, float(intercept), slopes)
+                for intercept, slopes in models
+            ]
         if len(columns) == 1:
             return columns[0]
         return np.column_stack(columns)
@@ -247,14 +289,31 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])
-        return np.asarray(softmax(log_expit(odds), axis=1), dtype=np.float64)
+        if self.release_.parameters.get("objective") != SOFTMAX:
+            odds = log_expit(odds)
+        return np.asarray(softmax(odds, axis=1), dtype=np.float64)
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         classes = self._get_classes()
         person_weights = self._make_weights(budgets, recoding)
         setting = self._choose_tuning(person_weights, recoding)
-        rate = person_weights.rate(setting.ridge, self.accountant)
-        charges = person_weights.charges(setting.ridge, rate, self.accountant)
+        mechanism = setting.mechanism
+        rate = person_weights.find_rate(mechanism, setting.threshold)
+        charges = person_weights.charges(mechanism, rate, setting.threshold)
+        noise: dict[str, Any] = {
+            "distribution": "radial noise in the objective",
+            "rate": rate,
+            "root_mean_square": math.sqrt(
+                mechanism.freedoms * float((mechanism.deviations(rate) ** 2).sum())
+            ),
+            "output_noise": logistic_mechanism.compute_output_noise(
+                person_weights, mechanism, rate
+            ),
+        }
+        if isinstance(mechanism.body, CentredBox):
+            noise["distribution"] = "box noise in the objective"
+        if setting.threshold > 0:
+            noise["threshold_scale"] = person_weights.find_threshold_scale(setting.threshold)
         return Plan(
             question="logistic regression",
             parameters={
@@ -262,10 +321,13 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "features": recoding.to_dict(),
                 "neighbours": self.neighbours,
                 "accountant": self.accountant,
-                "alpha": setting.ridge,
-                "ball": setting.ball.to_dict(),
+                "association": get_association(self.association),
+                "alpha": setting.alpha,
+                **_describe_body(mechanism),
                 "stretch": setting.stretch,
-                "problems": len(_list_positive_classes(classes.values)),
+                "threshold": setting.threshold,
+                "objective": self._name_objective(),
+                "problems": self._count_problems(),
                 "public_rows": 0 if self.public is None else len(self.public[1]),
             },
             budgets=budgets,
@@ -274,37 +336,66 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 Guarantee.of(budgets, charges, arithmetic="floating"),
                 neighbours=NEIGHBOURS[self.neighbours],
             ),
-            noise={
-                "distribution": "radial noise in the objective",
-                "rate": rate,
-                "root_mean_square": 2
-                * math.sqrt(person_weights.coordinates * (person_weights.coordinates + 1))
-                / rate,
-                "output_noise": logistic_mechanism.compute_output_noise(
-                    person_weights, setting.ridge, rate
-                ),
-            },
-            grid=logistic_mechanism.make_answer_grid(
-                person_weights.coordinates, setting.ridge, rate
-            ),
+            noise=noise,
+            grid=logistic_mechanism.make_answer_grid(mechanism, rate),
             theorem=Theorem(
-                f"Objective perturbation: each person l loses {self._describe_charge()} "
+                f"Objective perturbation: each person l loses {_describe_charge(setting)} "
                 f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
                 "docs/theory/logistic.md",
             ),
-            error=logistic_mechanism.estimate_error(setting, rate, budgets, person_weights.weights),
+            error=logistic_tuning.estimate_error(
+                setting,
+                rate,
+                recoding,
+                budgets,
+                person_weights.weights,
+                get_association(self.association),
+            ),
             risk=partial(
                 logistic_mechanism.compute_error_bound,
                 person_weights=person_weights,
-                ridge=setting.ridge,
+                mechanism=mechanism,
                 rate=rate,
             ),
         )
 
-    def _describe_charge(self) -> str:
+    def _name_objective(self) -> str:
+        if len(self._get_classes().values) == 2:
+            return TWO_CLASSES
         if self._labels_only:
-            return "at most W_l·η/2, for each problem, and ε_out"
-        return ACCOUNTANTS[self.accountant]
+            return ONE_AGAINST_OTHERS
+        return SOFTMAX
+
+    def _count_problems(self) -> int:
+        if self._name_objective() == ONE_AGAINST_OTHERS:
+            return len(self._get_classes().values)
+        return 1
+
+    def _get_accountant(self) -> str:
+        if self._labels_only:
+            return LABELS
+        return self.accountant
+
+    def _count_together(self) -> int:
+        """How many classes one objective tells apart."""
+        if self._name_objective() == SOFTMAX:
+            return len(self._get_classes().values)
+        return 2
+
+    def _read_mechanism(self, given: dict[str, Any], recoding: Recoding) -> NoisyObjective:
+        """The mechanism that a plan describes."""
+        content = given["rows"]
+        body: UnitBall | CentredBox
+        if content["kind"] == "ball":
+            body = UnitBall.from_dict(content)
+        else:
+            body = CentredBox.from_dict(content)
+        ridge = np.full(body.width, given["alpha"])
+        share = 0.0
+        if isinstance(body, CentredBox) and body.intercept:
+            ridge[0] = given["intercept_alpha"]
+            share = given["intercept_share"]
+        return NoisyObjective(body, ridge, self._get_accountant(), self._count_together(), share)
 
     @property
     def _labels_only(self) -> bool:
@@ -314,27 +405,31 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
         self._refuse_unknown()
         coordinates = recoding.width + check_flag(self.fit_intercept, "fit_intercept")
         return PersonWeights.of(
-            budgets.kinds, coordinates, len(self._get_classes().values), self._labels_only
+            budgets.kinds,
+            coordinates,
+            len(self._get_classes().values),
+            self._labels_only,
+            get_association(self.association),
         )
 
     def _choose_tuning(
         self, person_weights: PersonWeights, recoding: Recoding
-    ) -> logistic_mechanism.TuningChoice:
-        scale = logistic_mechanism.BudgetScale(
-            person_weights.total, recoding.width, check_flag(self.fit_intercept, "fit_intercept")
+    ) -> logistic_tuning.TuningChoice:
+        scale = logistic_tuning.BudgetScale(
+            person_weights.total,
+            recoding.width,
+            check_flag(self.fit_intercept, "fit_intercept"),
+            self._get_accountant(),
+            self._count_together(),
         )
         if self.public is not None:
-            if self._labels_only:
-                accountant = LABELS
-            else:
-                accountant = self.accountant
-            public = logistic_mechanism.PublicRows.of(self.public, recoding, self._get_classes())
-            return logistic_mechanism.choose_with_public_rows(scale, public, self.alpha, accountant)
+            public = logistic_tuning.PublicRows.of(self.public, recoding, self._get_classes())
+            return logistic_tuning.choose_with_public_rows(scale, public, self.alpha)
         if isinstance(self.bounds, Bounds):
             norm = self.bounds.norm
         else:
             norm = None
-        return logistic_mechanism.choose_without_public_rows(scale, recoding, norm, self.alpha)
+        return logistic_tuning.choose_without_public_rows(scale, recoding, norm, self.alpha)
 
     def _get_classes(self) -> Classes:
         pair = isinstance(self.public, tuple | list) and len(self.public) == 2
@@ -363,6 +458,7 @@ class LogisticRegression(LoadableEstimator, ClassifierMixin, ModelEstimator):
                 "Give a positive number, or none to have it chosen.",
                 parameter="alpha",
             )
+        get_association(self.association)
 
 
 def _list_positive_classes(classes: Any) -> tuple[int, ...]:
@@ -370,3 +466,31 @@ def _list_positive_classes(classes: Any) -> tuple[int, ...]:
     if len(classes) == 2:
         return (1,)
     return tuple(range(len(classes)))
+
+
+def _describe_body(mechanism: NoisyObjective) -> dict[str, Any]:
+    """Where the rows lie, as public JSON."""
+    body = mechanism.body
+    if isinstance(body, UnitBall):
+        pulled = body.radius < body.longest
+        return {"rows": {"kind": "ball", "pulled": pulled, **body.to_dict()}}
+    told: dict[str, Any] = {"rows": {"kind": "box", **body.to_dict()}}
+    if body.intercept:
+        told["intercept_alpha"] = float(mechanism.ridge[0])
+        told["intercept_share"] = mechanism.share
+    return told
+
+
+def _describe_charge(setting: logistic_tuning.TuningChoice) -> str:
+    mechanism = setting.mechanism
+    bought = ""
+    if setting.threshold > 0:
+        bought = ", and 2W_l over the scale of the choice of an intercept"
+    if mechanism.accountant == LABELS:
+        return f"at most W_l·η/2 and ε_out for each problem{bought}"
+    if mechanism.several:
+        return "at most max_v ½W_lη(1+v) + W_l·T(v)·H̄, T the most curvature at doubt v, and ε_out"
+    exact = "max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)·H̄/r_l)"
+    if mechanism.uses_kappa:
+        return f"at most the smaller of κ(λ, ηλ)·W_l·η and {exact}, and ε_out{bought}"
+    return f"at most {exact}, and ε_out{bought}"

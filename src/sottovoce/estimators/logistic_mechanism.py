@@ -1,82 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of a classifier with noise in its objective, and what can be said about its error
-beforehand.
+"""A classifier with noise in its objective: how loud each takes part, how much noise there is, what
+each is charged, and the fit (docs/theory/logistic.md).
 
 symbol   name
-Φ, a     rows of the unit ball, and their weights, which add up to one
-b        density ∝ exp(−η_n‖b‖/2)
-ν        output noise, density ∝ exp(−ε_out·√λ‖ν‖/(2t)): covers what the solver left undone
+Φ, a     rows of a ball or a box, and their weights, which add up to one
+Λ        ridge             one number for each coordinate
+H̄        1/stiffness       the most that φᵀΛ⁻¹φ can be: 1/λ in the unit ball, Σ h_j²/Λ_j in a box
+b        tilt              density ∝ exp(−½η_n·N(b)), N the norm whose unit ball the rows fill
+ν        output noise, density ∝ exp(−ε_out‖ν‖_Λ/(2t)): covers what the solver left undone
          (docs/theory/solver.md)
+s_l      rows of person l
+e_l      left              what l has for one problem, after the solver's slack
+P_l      problems          how many of the one-against-the-others problems l can change
+η        total             W_l·η ≤ e_l for everybody who takes part
+η_n      rate              of the noise drawn
+f        threshold         the share of e_l that buys the intercept anew
 
-What a classifier settles before it reads a private row: regularisation, and how rows enter the unit
-ball.
-
-The defaults are functions of public numbers, tuned on synthetic tables only. Public rows, where
-there are any, replace the guesses: they centre and scale the columns, and a simulation on them
-(fits with noise of the size that will be drawn, judged on rows held out) chooses among a few
-settings around the defaults.
-
-    symbol   name
-    g        η/d, budget for each coordinate
-    λ        50/g², at most 3, and at least 2/η so that nothing is lost in the charge
-    R        radius: 0.6 (0.8 with public rows) of a row's usual length; grows from g = 300 on,
-             until nothing is cut
-    c        2/√(4+p), the intercept's column
-
-How loud each takes part by a classifier, how much noise there is, and what each is charged: public
-numbers alone.
-
-Weights and noise minimise the bound μ‖a‖ + σ/η on the misclassification error
-(docs/theory/logistic.md):
-
-    u_l = min(e_l, h·s_l),    W_l = u_l/η,    η = Σ u_l,
-    h the root of Σ u_l(h − u_l/s_l) = (σ/μ)·√(Σ u_l²/s_l)
-
-    symbol   name
-    s_l      rows of person l
-    e_l      left              what l has for one problem, after the solver's slack
-    P_l      problems          how many of the one-against-the-others problems l can change
-    η        total             W_l·η ≤ e_l for everybody who takes part
-    η_n      rate              of the noise drawn: density of b ∝ exp(−η_n‖b‖/2)
-    λ        ridge
+Weights minimise what noise, sampling and, where budgets may go along with classes, association add
+to the squared error of log-odds: A·Σc² + (max W_l/e_l)² + B·(Σ|W_l − u_l|)²
+(docs/theory/weights.md).
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import product
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, gammaincinv, ndtr, ndtri
+from scipy.special import gammaincinv
 
 from sottovoce import units
 from sottovoce.accounting import kappa
-from sottovoce.arrays import Floats, check_same_length, to_matrix
-from sottovoce.budgets import BudgetGroups, Budgets, has_usable_budget
-from sottovoce.data.encoding import GRID_BITS, MATRIX_COLUMN, Recoding, UnitBall, UnitBallReader
+from sottovoce.arrays import Floats
+from sottovoce.budgets import BudgetGroups, has_usable_budget
+from sottovoce.data.encoding import (
+    GRID_BITS,
+    MATRIX_COLUMN,
+    CentredBox,
+    Reader,
+    UnitBall,
+    UnitBallReader,
+)
 from sottovoce.data.engine import Dataset, Engine, GroupLookup, get_default_engine
-from sottovoce.data.loss_kernels import LogisticTerms, RowBlock
+from sottovoce.data.loss_kernels import LogisticTerms, RowBlock, SoftmaxTerms, ThresholdErrors
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
-from sottovoce.noise import continuous
+from sottovoce.noise import continuous, source
 from sottovoce.noise.source import AnswerGrid
-from sottovoce.plan import ASSOCIATION, ExpectedError, measure_inequality
-from sottovoce.schema import Classes, is_between
+from sottovoce.schema import is_between
 from sottovoce.solvers import newton
-from sottovoce.weights import Weights
+from sottovoce.weights import Weights, solve_row_weights
 
 #: Solver tolerance of the gradient; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-15
-#: What is assumed for the expected error: how far log-odds spread, and how much the log-likelihood
-#: of a row bends.
-LOG_ODDS = 2.0
-CURVATURE = 0.15
-NODES = 40
 #: From this many rows on a first guess comes from a sixteenth of them, and never from many more
 #: than so many.
 MANY_ROWS = 2**16
@@ -87,55 +68,214 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 #: Columns of the rows that a first guess comes from.
 VALUE = "value"
 KIND = "kind"
+#: The share of everybody's part in a problem that pays for the solver's last digits.
+SLACK = 1e-3
+#: Who protects labels alone needs no accountant: W·η/2 at any λ.
+LABELS = "labels"
+#: From η/H̄ = 2 on the exact charge of two classes has no slack at all.
+FREE_RATE = 2.0
+#: Half the side of the box of recoded rows.
+HALF = 0.5
+#: What is assumed for weights and for the expected error: how far log-odds spread, and how much the
+#: log-likelihood of a row bends.
+LOG_ODDS = 2.0
+CURVATURE = 0.15
+#: Intercepts that can be bought lie so many norms of the slopes apart, and another than that of
+#: the fit has to be better by so many powers of e.
+THRESHOLD_STEP = 0.05
+THRESHOLD_PENALTY = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyObjective:
+    """The public numbers of one objective: where rows lie, Λ, and how the noise is shaped."""
+
+    body: UnitBall | CentredBox
+    ridge: Floats  # Λ of one function, by coordinate; in the ball they are all the same
+    accountant: str  # "kappa", "exact" or LABELS
+    classes: int = 2  # in one objective; several are softmax
+    share: float = 0.0  # α, the part of the noise's norm that the intercept of a box has of its own
+
+    @property
+    def several(self) -> bool:
+        """Whether it is softmax."""
+        return self.classes > 2
+
+    @property
+    def functions(self) -> int:
+        """How many linear functions are fitted."""
+        if self.several:
+            return self.classes
+        return 1
+
+    @property
+    def freedoms(self) -> int:
+        """m: of K functions that add up to nothing, K − 1 are free."""
+        return max(self.functions - 1, 1)
+
+    @property
+    def doubt(self) -> float:
+        """The norm that the derivative of a row's loss by its log-odds stays below: 1, or √2."""
+        return math.sqrt(min(self.functions, 2))
+
+    @property
+    def flattest(self) -> float:
+        """The most that a row's loss bends: ¼, or ½."""
+        return 0.25 * min(self.functions, 2)
+
+    @cached_property
+    def stiffness(self) -> float:
+        """1/H̄, rounded down."""
+        if isinstance(self.body, UnitBall):
+            return float(self.ridge[0])
+        return (1 - 2.0**-48) / (HALF**2 * float((1 / self.ridge).sum()))
+
+    @property
+    def free_rate(self) -> float:
+        """The η/H̄ from which on curvature costs nothing on top."""
+        if self.several:
+            return kappa.SOFTMAX_FREE
+        return FREE_RATE
+
+    @property
+    def uses_kappa(self) -> bool:
+        """Whether the table of κ applies: two classes in the ball."""
+        return self.accountant == "kappa" and isinstance(self.body, UnitBall) and not self.several
+
+    def bound_factor(self, rate: float) -> float:
+        """Returns a number c such that nobody is charged more than c·W·η_n."""
+        rho = rate * self.stiffness
+        if self.accountant == LABELS:
+            return 0.5
+        if self.several:
+            return kappa.bound_softmax(rho, self.classes)
+        if self.uses_kappa:
+            return kappa.kappa(self.stiffness, rho)
+        return kappa.bound_linear(rho)
+
+    def charge(self, person: Floats, ranks: NDArray[np.int64], rate: float) -> Floats:
+        """Returns what people with these weights lose by one problem."""
+        if self.accountant == LABELS:
+            return person * rate / 2
+        if self.several:
+            return np.asarray(person * (rate * self.bound_factor(rate) * kappa.ROUND_UP))
+        if self.uses_kappa:
+            return kappa.bound_charges(person, ranks, rate, self.stiffness)
+        return kappa.compute_exact_charges(person, ranks, rate, self.stiffness)
+
+    def find_linear_rate(self, total: float) -> float:
+        """Returns the largest rate at which a charge that is linear in W stays within W·total; 0 if
+        there is none.
+        """
+        if self.accountant == LABELS:
+            return 2 * total
+        return find_largest(lambda rate: rate * self.bound_factor(rate) <= total, 4 * total)
+
+    def draw_tilt(self, rate: float) -> Floats:
+        """Returns b, function by function, of density ∝ exp(−η_n·N(b)/(2·doubt))."""
+        rate /= 2 * self.doubt
+        width = self.body.width
+        if isinstance(self.body, UnitBall):
+            drawn = continuous.draw_l2(rate, self.freedoms * width).reshape(self.freedoms, width)
+        else:
+            columns = continuous.draw_columns(self.body.slopes, self.freedoms, self.share)
+            drawn = columns.T * Fraction(HALF / rate)
+        if self.several:
+            drawn = make_basis(self.classes) @ drawn
+        return np.asarray(drawn, dtype=np.float64).ravel()
+
+    def deviations(self, rate: float) -> Floats:
+        """Returns the standard deviation of b by coordinate, of one of the free functions."""
+        scale = 2 * self.doubt / rate
+        m = self.freedoms
+        d = self.body.width
+        if isinstance(self.body, UnitBall):
+            return np.full(d, scale * math.sqrt(m * d + 1))
+        p = self.body.slopes
+        found = np.full(d, math.sqrt((p * m + 1) * (p * m + 2) / (m + 2)) / (1 - self.share or 1))
+        if self.body.intercept:
+            found[0] = math.sqrt(m + 1) / self.share
+        return found * scale * HALF
+
+
+def make_basis(classes: int) -> NDArray[np.object_]:
+    """Returns K−1 orthonormal columns that are orthogonal to (1, …, 1), as fractions."""
+    basis = scipy.linalg.helmert(classes).T
+    return np.array([[Fraction(entry) for entry in row] for row in basis.tolist()], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
 class Problems:
-    """The problems of one release: the same rows and weights, one class after the other."""
+    """The problems of one release: the same rows and weights, one class after the other, or all
+    classes at once.
+    """
 
     rows: Dataset
-    ball: UnitBall
+    mechanism: NoisyObjective
     person_weights: PersonWeights
-    ridge: float
     rate: float
 
-    def fit_class(self, positive: int) -> Floats:
-        """Returns the noisy minimiser for one class against the others, on the public grid; fresh
-        noise each time.
+    def fit(self, positive: int) -> Floats:
+        """Returns the noisy minimiser, a line for each function, on the public grid; fresh noise
+        each time. ``positive`` is the class that is told from the others, where there is one
+        function.
         """
-        d = self.ball.width
-        ridge = self.ridge
+        mechanism = self.mechanism
+        ridge = np.tile(mechanism.ridge, mechanism.functions)
         problem = newton.Problem(
             terms=_sum_over_engine(self.rows.engine, self._make_kernel(positive)),
-            ridge=np.full(d, ridge),
-            centre=np.zeros(d),
-            tilt=continuous.draw_l2(self.rate / 2, d).astype(np.float64),
-            smoothness=1 / (4 * ridge),
-            pull=1 / math.sqrt(ridge),
-            error=bound_gradient_rounding(self.person_weights, ridge),
+            ridge=ridge,
+            centre=np.zeros(len(ridge)),
+            tilt=mechanism.draw_tilt(self.rate),
+            smoothness=mechanism.flattest / mechanism.stiffness,
+            pull=mechanism.doubt / math.sqrt(mechanism.stiffness),
+            error=bound_gradient_rounding(self.person_weights, mechanism),
         )
         theta = newton.minimise(
             problem,
-            compute_tolerance(self.person_weights, ridge),
+            compute_tolerance(self.person_weights, mechanism),
             self._find_start(problem, positive),
         )
-        rate = 1 / compute_output_scale(self.person_weights, ridge, self.rate)
-        return make_answer_grid(d, ridge, self.rate).nearest(
-            continuous.add_output_noise(theta, rate, np.ones(d))
+        rate = 1 / compute_output_scale(self.person_weights, mechanism, self.rate)
+        found = make_answer_grid(mechanism, self.rate).nearest(
+            continuous.add_output_noise(theta, rate, ridge)
         )
+        return found.reshape(mechanism.functions, -1)
 
-    def _make_kernel(self, positive: int) -> LogisticTerms:
-        reader = self.rows.features
-        return LogisticTerms(
-            reader=reader
-            if isinstance(reader, UnitBallReader)
-            else UnitBallReader(self.ball, reader.recoding, reader),
+    def choose_threshold(self, intercept: float, slopes: Floats, share: float) -> float:
+        """Returns the intercept anew, for slopes of recoded columns that were released: by
+        permute-and-flip, that of the fit or one beside it, by the heavier of both kinds of errors.
+        """
+        intercepts, own = list_intercepts(intercept, slopes)
+        weights = self.person_weights.weights
+        kernel = ThresholdErrors(
+            reader=_get_recoded_reader(self.rows.features),
             label=self.rows.label,
             owner=self.rows.owner,
-            row_weights=self.person_weights.row,
-            positive=positive,
-            theta=np.zeros(self.ball.width),
+            weights=weights.row,
+            slopes=slopes,
+            intercepts=intercepts,
         )
+        errors = self.rows.engine.fold(kernel).max(axis=0)
+        scale = self.person_weights.find_threshold_scale(share)
+        penalty = math.ceil(THRESHOLD_PENALTY * scale)
+        scores = errors + np.where(np.arange(len(intercepts)) == own, 0, penalty)
+        return float(intercepts[source.permute_and_flip(scores, scale)])
+
+    def _make_kernel(self, positive: int) -> LogisticTerms | SoftmaxTerms:
+        reader = self.rows.features
+        if not isinstance(reader, UnitBallReader):
+            reader = UnitBallReader(self.mechanism.body, reader.recoding, reader)
+        common: dict[str, Any] = {
+            "reader": reader,
+            "label": self.rows.label,
+            "owner": self.rows.owner,
+            "row_weights": self.person_weights.row,
+            "theta": np.zeros(self.mechanism.functions * self.mechanism.body.width),
+        }
+        if self.mechanism.several:
+            return SoftmaxTerms(**common, classes=self.mechanism.classes)
+        return LogisticTerms(**common, positive=positive)
 
     def _find_start(self, problem: newton.Problem, positive: int) -> Floats | None:
         """Where Newton begins: at the minimiser of a part of the rows, where there are many."""
@@ -150,15 +290,40 @@ class Problems:
             not 0.5 < len(v) / (rate * rows) < 2
         ):  # few different rows, so that the choice between them was unlucky
             return None
+        if not self.mechanism.several:
+            y = np.where(y > 0, positive, -1.0)
         engine = get_default_engine().of_columns(
-            {MATRIX_COLUMN: phi, VALUE: np.where(y > 0, positive, -1.0), KIND: np.arange(len(v))}
+            {MATRIX_COLUMN: phi, VALUE: y, KIND: np.arange(len(v))}
         )
         label = replace(self.rows.label, column=VALUE, coded=True)
-        reader = UnitBallReader(self.ball, self.rows.features.recoding)
+        reader = UnitBallReader(self.mechanism.body, self.rows.features.recoding)
         few = replace(kernel, reader=reader, label=label, owner=GroupLookup(KIND), row_weights=v)
         return newton.run_newton(
             replace(problem, terms=_sum_over_engine(engine, few)), negligible=ROUGH_TOLERANCE
         )
+
+
+def _get_recoded_reader(reader: Any) -> Reader:
+    """The reader of recoded rows; those that were brought into the ball on entry are no more."""
+    if isinstance(reader, UnitBallReader):
+        assert reader.inner is not None  # rows in memory stay recoded where a threshold is bought
+        return reader.inner
+    found: Reader = reader
+    return found
+
+
+def list_intercepts(intercept: float, slopes: Floats) -> tuple[Floats, int]:
+    """Returns intercepts in rising order, and the place of the fit's own among them: all that lie a
+    whole number of steps from it and could tell any two rows in the bounds apart.
+    """
+    step = THRESHOLD_STEP * float(np.linalg.norm(slopes))
+    farthest = HALF * float(np.abs(slopes).sum())
+    if not step > 0:
+        return np.array([intercept]), 0
+    first = math.ceil((-farthest - intercept) / step)
+    last = math.floor((farthest - intercept) / step)
+    places = np.union1d(np.arange(first, last + 1), 0)
+    return intercept + step * places, int(np.searchsorted(places, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +332,7 @@ class Sample:
     not its place.
     """
 
-    kernel: LogisticTerms
+    kernel: LogisticTerms | SoftmaxTerms
     rate: float
 
     @property
@@ -192,7 +357,7 @@ class Sample:
 
 
 def _sum_over_engine(
-    engine: Engine, kernel: LogisticTerms
+    engine: Engine, kernel: LogisticTerms | SoftmaxTerms
 ) -> Callable[[Any, bool], tuple[float, Any, Any]]:
     """The terms of a problem over the rows of an engine."""
 
@@ -208,21 +373,26 @@ def count_rows(person_weights: PersonWeights) -> int:
     return int(person_weights.kinds.rows @ person_weights.kinds.people)
 
 
-def bound_gradient_rounding(person_weights: PersonWeights, ridge: float) -> float:
+def bound_gradient_rounding(person_weights: PersonWeights, mechanism: NoisyObjective) -> float:
     """Returns what the exact gradient may be wrong by, in the norm of Λ⁻¹, whatever the data, b and
     w.
+
+    Several classes have as many pulls, and in each a sum over as many exponentials.
     """
-    return newton.bound_rounding(
-        count_rows(person_weights), person_weights.coordinates, 1.0
-    ) / math.sqrt(ridge)
+    functions = mechanism.functions
+    one = newton.bound_rounding(count_rows(person_weights), mechanism.body.width, 1.0)
+    if functions > 1:
+        one *= 1 + functions / 16
+    return one * math.sqrt(functions / mechanism.stiffness)
 
 
-def compute_tolerance(person_weights: PersonWeights, ridge: float) -> float:
+def compute_tolerance(person_weights: PersonWeights, mechanism: NoisyObjective) -> float:
     """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public
     number.
     """
     return newton.find_tolerance(
-        bound_gradient_rounding(person_weights, ridge), least=TOLERANCE / math.sqrt(ridge)
+        bound_gradient_rounding(person_weights, mechanism),
+        least=TOLERANCE / math.sqrt(mechanism.stiffness),
     )
 
 
@@ -233,94 +403,50 @@ def bound_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def compute_output_scale(person_weights: PersonWeights, ridge: float, rate: float) -> float:
-    """Returns 2t/(ε_out·√λ): the density of ν is ∝ exp(−‖ν‖/scale); t holds the solver's error and
-    b's rounding.
+def compute_output_scale(
+    person_weights: PersonWeights, mechanism: NoisyObjective, rate: float
+) -> float:
+    """Returns 2t/ε_out: the density of ν is ∝ exp(−‖ν‖_Λ/scale); t holds the solver's error and b's
+    rounding.
     """
-    distance = compute_tolerance(person_weights, ridge) + bound_tilt_rounding(
-        person_weights.coordinates, ridge, rate
-    )
-    return 2 * distance / (person_weights.slack * math.sqrt(ridge))
+    distance = compute_tolerance(person_weights, mechanism) + bound_tilt_rounding(mechanism, rate)
+    return 2 * distance / person_weights.slack
 
 
-def bound_tilt_rounding(d: int, ridge: float, rate: float) -> float:
+def bound_tilt_rounding(mechanism: NoisyObjective, rate: float) -> float:
     """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ, but with
     chance e^−500.
+
+    The basis of several classes is rounded too, each entry of it once.
     """
-    return 2.0**-53 * (2 / rate) * continuous.bound_gamma(d) / math.sqrt(ridge)
+    size = mechanism.freedoms * mechanism.body.width + 1
+    least = 1.0
+    if isinstance(mechanism.body, CentredBox) and 0 < mechanism.share < 1:
+        least = min(mechanism.share, 1 - mechanism.share)
+    roundings = 1 + 2 * (mechanism.functions - 1)
+    longest = 2 * mechanism.doubt / rate * continuous.bound_gamma(size) / least
+    return 2.0**-53 * roundings * longest / math.sqrt(mechanism.stiffness)
 
 
-def make_answer_grid(d: int, ridge: float, rate: float) -> AnswerGrid:
-    """Returns the grid of w: noise moves a coordinate by at least that of b, 2√(d+1)/η, over λ +
-    ¼.
+def make_answer_grid(mechanism: NoisyObjective, rate: float) -> AnswerGrid:
+    """Returns the grid of w: noise moves a coordinate by at least that of b over the steepest
+    curvature there is.
     """
-    return AnswerGrid.below(2 * math.sqrt(d + 1) / (rate * (ridge + 0.25)))
+    steepest = float(mechanism.ridge.max()) + mechanism.flattest * mechanism.body.squared_length
+    least = float(mechanism.deviations(rate).min())
+    if mechanism.several:
+        least *= math.sqrt(1 - 1 / mechanism.classes)
+    return AnswerGrid.below(least / steepest)
 
 
-def compute_output_noise(person_weights: PersonWeights, ridge: float, rate: float) -> float:
+def compute_output_noise(
+    person_weights: PersonWeights, mechanism: NoisyObjective, rate: float
+) -> float:
     """Returns the root mean square length of ν."""
-    d = person_weights.coordinates
-    return math.sqrt(d * (d + 1)) * compute_output_scale(person_weights, ridge, rate)
-
-
-def estimate_error(
-    setting: TuningChoice, rate: float, budgets: Budgets, weights: Weights
-) -> ExpectedError:
-    """Returns what predicted probabilities are expected to miss of those of maximum likelihood.
-
-    Log-odds of maximum likelihood are taken to spread by LOG_ODDS. A row of the ball spreads by 1/d
-    in each of d directions, where the log-likelihood bends by CURVATURE: a direction is stiff by
-    CURVATURE/d + λ.
-    """
-    d = setting.ball.width
-    stiff = CURVATURE / d + setting.ridge
-    kept = min(setting.stretch * CURVATURE / d / stiff, 1.0)
-    noise = setting.stretch * 2 * math.sqrt(d + 1) / (rate * stiff)
-    squares, moved = measure_inequality(budgets, weights)
-    sampling = kept * math.sqrt(d * squares / CURVATURE)
-    assumed = f"Assumed: log-odds of maximum likelihood spread by {LOG_ODDS:g}."
-    if setting.expected is not None:
-        assumed += (
-            f" In a simulation on the public rows {setting.expected:.1%} of them were "
-            "misclassified."
-        )
-    return ExpectedError(
-        classical="the probabilities of maximum likelihood, over its rows",
-        unit="as a probability",
-        noise=estimate_probability_error(1.0, noise),
-        sampling=estimate_probability_error(1.0, sampling),
-        shrinkage=math.hypot(
-            estimate_probability_error(kept, 0.0),
-            estimate_probability_error(1.0, LOG_ODDS * estimate_cut_effect(setting.ball)),
-        ),
-        bias=ASSOCIATION / 2 * moved,
-        assumed=assumed,
-    )
-
-
-def estimate_cut_effect(ball: UnitBall) -> float:
-    """Returns how much log-odds change, relative to their size, because rows longer than the radius
-    are cut to it.
-
-    The squared length of a row of p columns that fill their bounds evenly has mean p and variance
-    .8p in units of their spreads, so lengths vary by √(.2/p) of themselves. Cut to one length, rows
-    lose that variation.
-    """
-    p = len(ball.spread)
-    if p:
-        return math.sqrt(0.2 / p) * float(ndtr((math.sqrt(p) - ball.radius) / math.sqrt(0.2)))
-    return 0.0
-
-
-def estimate_probability_error(kept: float, noise: float) -> float:
-    """Returns the root mean square difference of probabilities whose log-odds are f, and kept·f +
-    noise.
-    """
-    nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
-    mass = mass / mass.sum()
-    f = LOG_ODDS * nodes[:, None]
-    apart = expit(f) - expit(kept * f + noise * nodes[None, :])
-    return math.sqrt(float(mass @ apart**2 @ mass))
+    size = mechanism.functions * mechanism.body.width
+    inverse = float((1 / mechanism.ridge).mean())
+    scale = compute_output_scale(person_weights, mechanism, rate)
+    return math.sqrt(size * (size + 1) * inverse) * scale
 
 
 def compute_error_bound(
@@ -328,12 +454,12 @@ def compute_error_bound(
     norm: float | None = None,
     *,
     person_weights: PersonWeights,
-    ridge: float,
+    mechanism: NoisyObjective,
     rate: float,
 ) -> float:
     """Returns μ‖a‖ + σ/η: with probability 1 − δ over rows and noise, every w of this norm
-    misclassifies at most J(w)/ln 2 plus this, J the noisy objective; without a norm, one that the
-    released w certainly has.
+    misclassifies at most J(w)/ln 2 plus this, J the noisy objective of two classes; without a norm,
+    one that the released w certainly has.
     """
     if not is_between(delta, 0, 1):
         raise InvalidParameter(
@@ -344,263 +470,30 @@ def compute_error_bound(
             "The norm is not positive.", "", "Pass a public norm, or none.", parameter="norm"
         )
     delta = float(delta)
-    q = float(gammaincinv(person_weights.coordinates, 1 - delta / 2))
-    beta = float(norm or 0) or bound_norm(2 * q / rate, ridge) + q * compute_output_scale(
-        person_weights, ridge, rate
-    )
-    mu = beta / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
-    return mu * math.sqrt(person_weights.weights.concentration) + 2 * beta * q / (
-        rate * math.log(2)
-    )
+    length = math.sqrt(mechanism.body.squared_length)
+    tilt = _bound_tilt(mechanism, rate, delta / 2)
+    ridge = float(mechanism.ridge.min())
+    beta = float(norm or 0)
+    if not beta:
+        output = float(gammaincinv(mechanism.functions * mechanism.body.width, 1 - delta / 2))
+        scale = compute_output_scale(person_weights, mechanism, rate)
+        beta = bound_norm(tilt, ridge) + output * scale / math.sqrt(ridge)
+    mu = beta * length / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
+    return mu * math.sqrt(person_weights.weights.concentration) + beta * tilt / math.log(2)
 
 
-#: λ = STRENGTH/g², within limits.
-STRENGTH = 50.0
-STRONGEST = 3.0
-#: Shares of a row's usual length √p (in units of the columns' spreads) at which rows are cut.
-CUT = 0.6
-CUT_WITH_PUBLIC_ROWS = 0.8
-#: From this much budget for each coordinate on, rows are cut less and less.
-AMPLE_BUDGET = 300.0
-#: A column of public rows is never taken to be narrower than this share of its bounds.
-NARROWEST = 1e-3
-INTERCEPT_FACTOR = 2.0
-#: What is tried on public rows, as multiples of the defaults of R, c and λ.
-CANDIDATES = tuple(product((0.6, 1.0, 1.5), (0.15, 0.5, 1.0), (0.25, 1.0, 4.0)))
-FOLDS = 4
-NOISES = 4
-MOST_ROWS = 512
-#: At a λ that is too weak for any noise the simulation has next to infinite noise; the plan refuses
-#: it afterwards.
-SMALLEST_RATE = 1e-9
-#: The flattest curvature that a direction of much influence has, for undoing the shrinkage of λ.
-SMALLEST_CURVATURE = 1 / 8
-
-
-@dataclass(frozen=True, eq=False)
-class TuningChoice:
-    """A regularisation and a way into the unit ball, all public."""
-
-    ridge: float
-    ball: UnitBall
-    stretch: float = (
-        1.0  # what coefficients are multiplied with, to undo the shrinkage of a chosen λ
-    )
-    expected: float | None = None  # misclassification rate in the simulation on public rows
-
-
-@dataclass(frozen=True, eq=False)
-class PublicRows:
-    """Recoded rows and codes of their classes, which belong to nobody who must be protected."""
-
-    Z: Floats
-    codes: Floats
-
-    @classmethod
-    def of(cls, public: Any, recoding: Recoding, classes: Classes) -> PublicRows:
-        """Reads a pair of features and labels; refuses what is not one, or not complete."""
-        if isinstance(public, tuple | list) and len(public) == 2:
-            rows = recoding.encode(to_matrix(public[0], recoding))
-            codes = classes.codes(public[1])
-            check_same_length(len(rows), **{"labels of the public rows": codes})
-            if len(rows) >= 2 and np.isfinite(rows).all():
-                return cls(rows, codes)
-        raise InvalidParameter(
-            "The public rows are not a pair of features and labels, too few, or have missing "
-            "values.",
-            "public=(X, y) has at least two complete rows.",
-            "Pass complete rows, or none.",
-            parameter="public",
-        )
-
-    @cached_property
-    def _content(self) -> bytes:
-        return self.Z.tobytes() + self.codes.tobytes()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PublicRows) and self._content == other._content
-
-    def __hash__(self) -> int:
-        return hash(self._content)
-
-
-@dataclass(frozen=True)
-class BudgetScale:
-    """How much budget there is, over how many coordinates."""
-
-    total: float  # η
-    slopes: int  # p
-    fit_intercept: bool
-
-    @property
-    def coordinates(self) -> int:
-        """d."""
-        return self.slopes + self.fit_intercept
-
-    @property
-    def each(self) -> float:
-        """g."""
-        return self.total / self.coordinates
-
-    def default_lambda(self, times: float = 1.0) -> float:
-        """λ, or a multiple of it within its limits."""
-        return max(min(times * STRENGTH / self.each**2, STRONGEST), 2 / self.total)
-
-    def intercept(self, times: float = 1.0) -> float:
-        """c, or what belongs to a multiple of the intercept's column."""
-        one = INTERCEPT_FACTOR * times
-        if self.fit_intercept:
-            return one / math.sqrt(one**2 + self.slopes)
-        return 0.0
-
-    def cut_radius(self, share: float) -> float:
-        """R for columns of spread 1."""
-        return max(
-            share * math.sqrt(self.slopes) * float(max(1.0, (self.each / AMPLE_BUDGET) ** 0.25)),
-            1e-9,
-        )
-
-
-def choose_without_public_rows(
-    scale: BudgetScale, recoding: Recoding, norm: float | None, alpha: float | None
-) -> TuningChoice:
-    """The defaults: columns fill their bounds evenly; or, where a norm is promised, rows as they
-    are.
-    """
-    if norm is not None:
-        low, high = (
-            np.array([getattr(f, side) for f in recoding.features if f.width])
-            for side in ("low", "high")
-        )
-        ball = UnitBall(
-            -(low + high) / (2 * (high - low)), 1 / (high - low), norm, scale.intercept(), GRID_BITS
-        )
-    else:
-        spread = recoding.estimate_spread()
-        longest = math.sqrt(float(np.square(0.5 / spread).sum())) or 1.0
-        ball = UnitBall(
-            np.zeros(scale.slopes),
-            spread,
-            min(scale.cut_radius(CUT), longest),
-            scale.intercept(),
-            GRID_BITS,
-        )
-    return _make_choice(scale, ball, alpha)
-
-
-@lru_cache(maxsize=8)  # the data are gathered by it and the plan is made with it
-def choose_with_public_rows(
-    scale: BudgetScale, public: PublicRows, alpha: float | None, accountant: str
-) -> TuningChoice:
-    """The best of a few settings in a simulation on public rows."""
-    middle = public.Z.mean(axis=0)
-    spread = np.maximum(public.Z.std(axis=0), NARROWEST)
-    tried = []
-    for cut, intercept, times in (
-        CANDIDATES if alpha is None else [t for t in CANDIDATES if t[2] == 1.0]
-    ):
-        ball = UnitBall(
-            middle,
-            spread,
-            scale.cut_radius(CUT_WITH_PUBLIC_ROWS * cut),
-            scale.intercept(intercept),
-            GRID_BITS,
-        )
-        one = _make_choice(scale, ball, alpha, times)
-        tried.append(
-            replace(
-                one,
-                expected=simulate_error(
-                    one, public, find_linear_rate(scale.total, one.ridge, accountant)
-                ),
-            )
-        )
-    return min(tried, key=lambda setting: setting.expected or 0.0)
-
-
-def _make_choice(
-    scale: BudgetScale, ball: UnitBall, alpha: float | None, times: float = 1.0
-) -> TuningChoice:
-    if alpha is None:
-        ridge = scale.default_lambda(times)
-    else:
-        ridge = float(alpha)
-    return TuningChoice(ridge, ball, 1 + ridge / SMALLEST_CURVATURE if alpha is None else 1.0)
-
-
-def simulate_error(setting: TuningChoice, public: PublicRows, rate: float) -> float:
-    """Returns the share of held-out public rows that fits with simulated noise misclassify."""
-    rows = setting.ball.rows(public.Z[:MOST_ROWS])
-    codes = public.codes[:MOST_ROWS]
-    wrong = []
-    for held, noise in product(
-        range(FOLDS), make_noise_directions(rows.shape[1]) / max(rate, SMALLEST_RATE)
-    ):
-        out = np.arange(len(rows)) % FOLDS == held
-        signs = [np.where(codes[~out] == k, 1.0, -1.0) for k in _list_positive_codes(codes)]
-        margins = np.array(
-            [rows[out] @ _fit_roughly(rows[~out], each, setting.ridge, noise) for each in signs]
-        )
-        if len(signs) > 1:
-            guessed = margins.argmax(axis=0)
-        else:
-            guessed = (margins[0] > 0).astype(np.int64)
-        wrong.append(float(np.mean(guessed != codes[out])) if out.any() else 0.0)
-    return float(np.mean(wrong))
-
-
-def _list_positive_codes(codes: Floats) -> Iterator[int]:
-    most = int(codes.max(initial=1))
-    return iter(range(most + 1) if most > 1 else (1,))
-
-
-def make_noise_directions(d: int) -> Floats:
-    """Returns a few vectors of the length that radial noise of rate ½ has on average; the same
-    every time.
-
-    They come from a hash, because a plan of the same facts must be the same plan; nothing private
-    is protected by them.
-    """
-    words = np.frombuffer(hashlib.shake_256(b"sottovoce").digest(8 * NOISES * d), dtype=np.uint64)
-    normal = ndtri((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(NOISES, d)
-    return np.asarray(
-        2 * d * normal / np.linalg.norm(normal, axis=1, keepdims=True), dtype=np.float64
-    )
-
-
-def _fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Floats:
-    """Returns the minimiser for rows of equal weight, near enough for a simulation."""
-
-    def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
-        margin = signs * (rows @ theta)
-        doubt = 1 / (1 + np.exp(np.clip(margin, -700, 700)))
-        rooted = rows * np.sqrt(doubt * (1 - doubt))[:, None]
-        return (
-            float(np.logaddexp(0, -margin).mean()),
-            (doubt * signs) @ rows / len(rows),
-            rooted.T @ rooted / len(rows),
-        )
-
-    d = rows.shape[1]
-    return newton.run_newton(
-        newton.Problem(terms, np.full(d, ridge), np.zeros(d), tilt, 0.0, 0.0, 0.0)
-    )
-
-
-#: The share of everybody's part in a problem that pays for the solver's last digits.
-SLACK = 1e-3
-#: The probability with which the bound that weights minimise may fail, once for the sample and once
-#: for the noise.
-FAILURE = 0.05
-#: Who protects labels alone needs no accountant: W·η/2 at any λ.
-LABELS = "labels"
-#: From η·λ = 2 on the exact charge has no slack at all.
-FREE_RATE = 2.0
+def _bound_tilt(mechanism: NoisyObjective, rate: float, delta: float) -> float:
+    """Returns what ‖b‖ exceeds with probability δ at most."""
+    if isinstance(mechanism.body, UnitBall):
+        size = mechanism.freedoms * mechanism.body.width
+        return 2 * mechanism.doubt / rate * float(gammaincinv(size, 1 - delta))
+    # E‖b‖² is known, and Markov's inequality does for a bound that is for comparing plans.
+    return math.sqrt(mechanism.freedoms * float((mechanism.deviations(rate) ** 2).sum()) / delta)
 
 
 @dataclass(frozen=True, eq=False)
 class PersonWeights:
-    """Who takes part how strongly, before λ is known."""
+    """Who takes part how strongly, before Λ is known."""
 
     kinds: BudgetGroups
     weights: Weights
@@ -608,11 +501,15 @@ class PersonWeights:
     problems: NDArray[np.int64]  # P_l, by kind
     slack: float  # ε_out of one problem
     coordinates: int  # d
-    labels_only: bool
 
     @classmethod
     def of(
-        cls, kinds: BudgetGroups, coordinates: int, classes: int, labels_only: bool
+        cls,
+        kinds: BudgetGroups,
+        coordinates: int,
+        classes: int,
+        labels_only: bool,
+        association: float = 0.0,
     ) -> PersonWeights:
         """Solves for the weights of people; whoever grants next to nothing is left out."""
         problems = count_changed_problems(kinds.rows, classes, labels_only)
@@ -629,12 +526,10 @@ class PersonWeights:
             )
         slack = SLACK * float(part[participating].min())
         left = np.where(participating, part - slack, 0.0)
-        person_weights = np.minimum(
-            left / kinds.rows,
-            solve_saturation(left, kinds.rows, kinds.people, compute_noise_price(coordinates)),
-        )
-        weights = Weights.from_row_weights(kinds, person_weights / person_weights.max())
-        return cls(kinds, weights, left, problems, slack, coordinates, labels_only)
+        sampling, bias = compute_prices(coordinates, classes, labels_only, association)
+        row = solve_row_weights(left, kinds.rows, kinds.people, sampling, bias)
+        weights = Weights.from_row_weights(kinds, row)
+        return cls(kinds, weights, left, problems, slack, coordinates)
 
     @property
     def person(self) -> Floats:
@@ -659,129 +554,89 @@ class PersonWeights:
         """
         return np.minimum(self.kinds.rows, self.coordinates)
 
-    def rate(self, ridge: float, accountant: str) -> float:
-        """Returns the largest η_n at which nobody pays more than they have; refuses a λ at which
-        there is none.
+    def find_rate(self, mechanism: NoisyObjective, threshold: float = 0.0) -> float:
+        """Returns the largest η_n at which nobody pays more than they have; refuses a Λ at which
+        there is none. ``threshold`` is the share that is kept for buying the intercept.
         """
-        rate = find_linear_rate(self.total, ridge, self._get_accountant(accountant))
-        if self.labels_only:
+        total = self.total * (1 - threshold)
+        rate = mechanism.find_linear_rate(total)
+        if mechanism.accountant == LABELS:
             return rate
         if (
-            rate * ridge < FREE_RATE
+            rate * mechanism.stiffness < mechanism.free_rate
         ):  # few people, or little regularisation: the exact charge may be the smaller one
-            rate = max(
-                rate,
-                _find_largest(
-                    lambda eta: self._is_affordable(eta, ridge, accountant), 4 * self.total
-                ),
-            )
+
+            def fits(rate: float) -> bool:
+                charged = mechanism.charge(self.person, self.ranks, rate)
+                return bool(np.all(charged <= self.left * (1 - threshold)))
+
+            rate = max(rate, find_largest(fits, 4 * total))
         if rate <= 0:
-            raise self._weak_regularisation_error()
+            smallest = mechanism.free_rate / total
+            raise WeakRegularisation(
+                "At this λ what one row adds to the curvature costs more than somebody grants, "
+                "whatever the noise.",
+                "The smaller the budgets are together, the larger λ must be.",
+                f"Take an alpha of {smallest:.3g} or more, or none to have it chosen.",
+                smallest=smallest,
+                parameter="alpha",
+            )
         return rate
 
-    def charges(self, ridge: float, rate: float, accountant: str) -> units.Units:
-        """Returns what each kind of people pays for all problems together, the solver's slack
-        included.
+    def find_threshold_scale(self, threshold: float) -> int:
+        """Returns the whole number of the choice of an intercept at which nobody pays more than
+        this share: scores move by at most a person's weight, which costs 2·weight/scale.
         """
-        once = np.where(
-            self.weights.person > 0,
-            self._charge_per_problem(rate, ridge, accountant) + self.slack,
-            0.0,
-        )
+        participating = self.weights.person > 0
+        ratio = self.weights.person[participating] / (threshold * self.left[participating])
+        return math.ceil(2 * float(ratio.max()) * (1 + 2.0**-48))
+
+    def charges(
+        self, mechanism: NoisyObjective, rate: float, threshold: float = 0.0
+    ) -> units.Units:
+        """Returns what each kind of people pays for all problems together, the solver's slack and
+        the choice of an intercept included.
+        """
+        once = mechanism.charge(self.person, self.ranks, rate) + self.slack
+        if threshold > 0:
+            once = once + 2 * self.weights.person / self.find_threshold_scale(threshold)
+        once = np.where(self.weights.person > 0, once, 0.0)
         return units.check_within_grant(units.round_up(once * self.problems), self.kinds.epsilon)
-
-    def _get_accountant(self, accountant: str) -> str:
-        if self.labels_only:
-            return LABELS
-        return accountant
-
-    def _charge_per_problem(self, rate: float, ridge: float, accountant: str) -> Floats:
-        if self.labels_only:
-            return self.person * rate / 2
-        if accountant == "kappa":
-            price = kappa.bound_charges
-        else:
-            price = kappa.compute_exact_charges
-        return np.asarray(price(self.person, self.ranks, rate, ridge), dtype=np.float64)
-
-    def _is_affordable(self, rate: float, ridge: float, accountant: str) -> bool:
-        return bool(np.all(self._charge_per_problem(rate, ridge, accountant) <= self.left))
-
-    def _weak_regularisation_error(self) -> WeakRegularisation:
-        smallest = FREE_RATE / self.total
-        return WeakRegularisation(
-            "At this λ what one row adds to the curvature costs more than somebody grants, "
-            "whatever the noise.",
-            "The smaller the budgets are together, the larger λ must be.",
-            f"Take an alpha of {smallest:.3g} or more, or none to have it chosen.",
-            smallest=smallest,
-            parameter="alpha",
-        )
 
 
 def count_changed_problems(
     rows: NDArray[np.int64], classes: int, labels_only: bool
 ) -> NDArray[np.int64]:
-    """Returns how many of the problems, one class against the others, a person can change.
+    """Returns how many of the problems a person can change.
 
-    Two classes make one problem. A row that changes changes all of them; a label that changes, the
-    two whose classes it leaves and enters.
+    Two classes, and several in one objective, make one problem. Where labels alone are protected,
+    each of several classes is told from the others, and a label that changes changes two of these
+    problems: those whose classes it leaves and enters.
     """
-    if classes == 2:
+    if classes == 2 or not labels_only:
         return np.ones_like(rows)
+    return np.minimum(2 * rows, classes)
+
+
+def compute_prices(
+    coordinates: int, classes: int, labels_only: bool, association: float
+) -> tuple[float, float]:
+    """Returns A and B: what sampling and association weigh against the noise.
+
+    In squared log-odds, where curvature is CURVATURE in every direction of rows that fill the ball
+    evenly: noise (2√(d+1)·d/CURVATURE)² over η², sampling d·Σc²/CURVATURE, association
+    (β·LOG_ODDS·Σ|W − u|)².
+    """
+    d = coordinates
+    noise = 4 * (d + 1) * d**2 / CURVATURE**2
     if labels_only:
-        return np.minimum(2 * rows, classes)
-    return np.full_like(rows, classes)
+        noise /= 4
+    elif classes > 2:
+        noise *= 2 * (classes - 1)
+    return d / CURVATURE / noise, (association * LOG_ODDS) ** 2 / noise
 
 
-def compute_noise_price(coordinates: int) -> float:
-    """Returns σ/μ = 2q/(2 + √(ln(1/δ)/2)), q the Gamma(d) quantile at 1 − δ: what noise weighs
-    against sampling.
-    """
-    q = float(gammaincinv(coordinates, 1 - FAILURE))
-    return 2 * q / (2 + math.sqrt(math.log(1 / FAILURE) / 2))
-
-
-def solve_saturation(left: Floats, rows: Any, people: Any, price: float) -> float:
-    """Returns h, the root of Σ u(h − u/s) = price·√(Σ u²/s) with u = min(e, h·s); the largest e/s
-    if there is none.
-    """
-
-    def is_saturated(h: float) -> bool:
-        u = np.minimum(left, h * rows)
-        return float((people * u * (h - u / rows)).sum()) >= price * math.sqrt(
-            float((people * u * u / rows).sum())
-        )
-
-    low = 0.0
-    high = float((left / rows).max())
-    if not is_saturated(high):
-        return high
-    for _ in range(60):
-        middle = (low + high) / 2
-        if is_saturated(middle):
-            low, high = (low, middle)
-        else:
-            low, high = (middle, high)
-    return high
-
-
-def find_linear_rate(total: float, ridge: float, accountant: str) -> float:
-    """Returns the largest rate at which a charge that is linear in W stays within W·total; 0 if
-    there is none.
-    """
-    if accountant == LABELS:
-        return 2 * total
-
-    def fits(rate: float) -> bool:
-        if accountant == "kappa":
-            return rate * kappa.kappa(ridge, rate * ridge) <= total
-        return rate * kappa.bound_linear(rate * ridge) <= total
-
-    return _find_largest(fits, 4 * total)
-
-
-def _find_largest(fits: Any, high: float) -> float:
+def find_largest(fits: Any, high: float) -> float:
     """Returns the largest number below ``high`` that fits, by bisection of its logarithm; 0 if none
     does.
     """

@@ -197,6 +197,35 @@ def draw_box(half_widths: ArrayLike) -> Reals:
     )
 
 
+def draw_columns(columns: int, size: int, share: float) -> Reals:
+    """Returns (b₀, b₁ … b_p), each a vector of ``size`` numbers, with density ∝ exp(−α‖b₀‖ −
+    (1−α)·max_j ‖b_j‖); share 0: without b₀.
+
+    b₀ is radial noise of rate α; the others are Gamma(p·size + 1)/(1−α) times a uniform point of
+    the product of p balls, the solid body.
+    """
+    first = [draw_l2(share, size)] if share > 0 else []
+    if not columns:
+        return np.array(first, dtype=object).reshape(len(first), size)
+    radius = draw_gamma(columns * size + 1)
+    unit = 1 / ((1 - Fraction(share)) * ONE)
+    points = [
+        _to_reals([radius * side >> BITS for side in _draw_point_in_ball(size)], unit)
+        for _ in range(columns)
+    ]
+    return np.array([*first, *points], dtype=object)
+
+
+def _draw_point_in_ball(size: int) -> list[int]:
+    """Returns a uniform point of the unit ball times 2^384: a direction times U^(1/size)."""
+    (u,) = source.draw_uniforms(1)
+    if size == 1:
+        return [sign * u.fixed_point for sign in _draw_signs(1)]
+    reached = source.exp(source.log(u.mantissa, u.power) // size)
+    sides, length = _draw_direction(size)
+    return [reached * side // length for side in sides]
+
+
 def _draw_signs(size: int) -> list[int]:
     return [1 - 2 * (byte & 1) for byte in source.draw_bytes(size)]
 

@@ -165,16 +165,26 @@ def describe_unread(plan: Plan) -> str:
     return f"{columns}, and nobody has been charged."
 
 
+#: What is said where rows lie in a ball that does not reach the corners of the bounds.
+PULLED_ROWS = "Rows far from the middle of the bounds are pulled towards it in the fit."
+
+
 def describe_classifier(plan: Plan) -> list[str]:
     """Returns what a classifier will do as sentences."""
     given = plan.parameters
     classes = plan.parameters["classes"]
     lines = [f"Classes: {', '.join(map(str, classes))}. λ = {given['alpha']:.3g}."]
+    if given["rows"].get("pulled"):
+        lines.append(PULLED_ROWS)
+    if given["threshold"]:
+        lines.append(f"{given['threshold']:.3g} of everybody's ε buys the intercept.")
     if given["problems"] > 1:
         lines.append(
             f"Each of the {len(classes)} classes is told from all others, and shares everybody's "
             "ε with them."
         )
+    elif len(classes) > 2:
+        lines.append(f"All {len(classes)} classes are told apart by one objective.")
     if given["neighbours"] == "labels":
         lines.append("Labels alone are protected: nothing is promised about features.")
     if given["public_rows"]:
