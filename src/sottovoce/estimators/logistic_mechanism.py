@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy
@@ -344,9 +344,8 @@ def _get_recoded_reader(reader: Any) -> Reader:
     """The reader of recoded rows; those that were brought into the ball on entry are no more."""
     if isinstance(reader, UnitBallReader):
         assert reader.inner is not None  # rows in memory stay recoded where a threshold is bought
-        return reader.inner
-    found: Reader = reader
-    return found
+        reader = reader.inner
+    return cast(Reader, reader)
 
 
 def list_intercepts(intercept: float, slopes: Floats) -> tuple[Floats, int]:
@@ -595,9 +594,8 @@ class PersonWeights:
         rate = mechanism.find_linear_rate(total)
         if mechanism.accountant == LABELS:
             return rate
-        if (
-            rate * mechanism.stiffness < mechanism.free_rate
-        ):  # few people, or little regularisation: the exact charge may be the smaller one
+        # Few people, or little regularisation: the exact charge may be the smaller one.
+        if rate * mechanism.stiffness < mechanism.free_rate:
 
             def fits(rate: float) -> bool:
                 charged = mechanism.charge(self.person, self.ranks, rate)

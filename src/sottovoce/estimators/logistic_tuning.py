@@ -14,7 +14,7 @@ drawn, judged on rows held out) chooses among a few settings around the defaults
     R        radius      half of a row's usual length (0.8 of it with public rows), growing with g
     c        intercept   1.6/√(1.6² + p), the intercept's column (2 in the place of 1.6 with public
                          rows)
-    g*                   from this g on rows lie in their box and nothing is cut: 600 where columns
+    g*                   from this g on rows lie in their box and nothing is cut: 400 where columns
                          are numbers, 30 where they are factors
 """
 
@@ -58,7 +58,7 @@ CUT_WITH_PUBLIC_ROWS = 0.8
 AMPLE_BUDGET = 100.0
 AMPLE_WITH_PUBLIC_ROWS = 300.0
 #: From these on rows lie in their box, if columns are numbers and if they are factors.
-BOX_OF_NUMBERS = 600.0
+BOX_OF_NUMBERS = 400.0
 BOX_OF_FACTORS = 30.0
 #: A column of public rows is never taken to be narrower than this share of its bounds.
 NARROWEST = 1e-3
