@@ -15,6 +15,7 @@ SCRIPTS = (
     "weights",
     "mean_and_quantile",
     "regression",
+    "right",
     "logistic",
     "erm",
     "per_instance",
@@ -30,6 +31,7 @@ SCRIPTS = (
 #: Without --full: enough to see the ratios, not to wait for them.
 REDUCED = {
     "regression": ("--quick",),
+    "right": ("--quick",),
     "logistic": ("--quick",),
     "erm": ("--draws", "4"),
     "ledger": ("--people", "200000"),

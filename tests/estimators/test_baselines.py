@@ -146,7 +146,7 @@ def answer_law(estimator, values, epsilon, groups, kept) -> tuple[float, float, 
     with pytest.MonkeyPatch.context() as patch, source._seam(seam):
         patch.setattr(mean, "draw_noisy_values", spy)
         if kept is not None:
-            patch.setattr(baselines.selection, "sample_by_budget", lambda e, t: np.asarray(kept))
+            patch.setattr(baselines.source, "sample_by_budget", lambda e, t: np.asarray(kept))
         estimator.fit(values, epsilon=epsilon, groups=groups)
     ((plan, statistic),) = seen
     return statistic >> plan.grid.shift, seam.scales[0], plan.noise["scale"]
@@ -346,9 +346,7 @@ def spied_fit(baseline, X, y, epsilon, groups=None) -> dict:
 
 @pytest.fixture
 def nobody_kept(monkeypatch):
-    monkeypatch.setattr(
-        baselines.selection, "sample_by_budget", lambda e, t: np.zeros(len(e), bool)
-    )
+    monkeypatch.setattr(baselines.source, "sample_by_budget", lambda e, t: np.zeros(len(e), bool))
 
 
 # Sampled
@@ -369,7 +367,7 @@ def test_nothing_tells_who_was_sampled(monkeypatch):
     """
     told = []
     for mask in (np.ones(40, bool), np.zeros(40, bool), np.arange(40) % 2 == 0):
-        monkeypatch.setattr(baselines.selection, "sample_by_budget", lambda e, t, mask=mask: mask)
+        monkeypatch.setattr(baselines.source, "sample_by_budget", lambda e, t, mask=mask: mask)
         with silent():
             told.append(
                 Sampled(sv.Mean(bounds=(0, 10))).fit(
@@ -556,7 +554,7 @@ TABLE = {
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_schema_has_a_middle_too_and_no_level_of_a_factor(frame, kept, monkeypatch):
-    monkeypatch.setattr(baselines.selection, "sample_by_budget", lambda e, t: np.full(len(e), kept))
+    monkeypatch.setattr(baselines.source, "sample_by_budget", lambda e, t: np.full(len(e), kept))
     seen = spied_fit(Sampled(Spy(sv.Schema.loads(SCHEMA))), frame(TABLE), [1.0, 2.0, 3.0], 1.0)
     columns = {name: list(seen["X"][name].to_numpy()) for name in TABLE}
     if kept:  # a factor becomes the text of its level, whatever it was coded by

@@ -686,7 +686,7 @@ REFUSED = {
 def test_bad_input_is_refused_before_anything_is_drawn_and_no_value_is_told(case, monkeypatch):
     estimator, X, y, epsilon, kind = case
     monkeypatch.setattr(
-        label_private.integer, "draw_laplace", lambda *_: pytest.fail("noise was drawn")
+        label_private.source, "draw_laplace", lambda *_: pytest.fail("noise was drawn")
     )
     with pytest.raises(kind) as refusal:
         estimator.fit(X, y, epsilon=epsilon)

@@ -695,7 +695,7 @@ def chosen_scores(X, y, people, **options):
 
     model = sv.LogisticRegression(**{"bounds": sv.Bounds(features=(-1, 1)), **options})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logistic_mechanism.selection, "permute_and_flip", choose)
+        patch.setattr(logistic_mechanism.source, "permute_and_flip", choose)
         patch.setattr(
             logistic_mechanism.Problems,
             "fit",

@@ -639,7 +639,7 @@ def test_open_people_spend_less_where_they_would_be_most_of_the_answer():
     """One in two hundred grants a hundred times what the others do."""
     granted = np.where(np.arange(20_000) % 200 == 0, 10.0, 0.1)
     plan = sv.Ridge(bounds=SKEWED).plan(epsilon=granted)
-    assert plan.charges.max() < 1.0
+    assert plan.charges.max() < 5.0
     assert np.all(plan.charges <= granted)
     assert np.all(plan.charges[granted < 1] == 0.1)
     assert plan.who_pays()[-1]["spent"] < plan.who_pays()[-1]["granted"]

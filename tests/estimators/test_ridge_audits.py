@@ -416,7 +416,7 @@ def scores_of(X, y, people, buy=buy_scale):
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ridge_objective.selection, "permute_and_flip", caught)
+        patch.setattr(ridge_objective.source, "permute_and_flip", caught)
         buy(ridge_objective.StagedFit(rows, budgets, "soft"))
     return seen
 

@@ -377,12 +377,11 @@ def cap_budgets(kinds: BudgetGroups, slopes: int, association: float) -> units.U
     totals = BudgetTotals.of(kinds)
     share = 0.9
     if slopes:
-        choice = replace(choose_for_share(totals, slopes, share, KNOWN_SIZE), ridge=0.0)
+        choice = choose_for_share(totals, slopes, share, KNOWN_SIZE)
     else:
         choice = choose_constant_parameters(
             share * totals.total, share**2 * totals.squares, KNOWN_SIZE, 2.0
         )
-    choice = replace(choice, intercept_ridge=0.0)
 
     def expected(cap: float) -> float:
         row = np.minimum(per_row, cap)
@@ -395,9 +394,10 @@ def cap_budgets(kinds: BudgetGroups, slopes: int, association: float) -> units.U
         return terms.noise + terms.sampling + (association * moved) ** 2
 
     granted = np.unique(per_row[per_row > 0])
+    between = np.geomspace(granted[0], granted[-1], MOST_CAPS)[1:-1]
     if len(granted) > MOST_CAPS:
-        granted = np.quantile(granted, np.linspace(0, 1, MOST_CAPS), method="nearest")
-    cap = min(granted[::-1], key=expected)
+        granted = granted[[0, -1]]
+    cap = min(np.unique([*granted, *between])[::-1], key=expected)
     spent = np.floor(cap * kinds.rows * units.UNITS_PER_EPSILON * (1 - 2.0**-40))
     uncapped = per_row <= cap
     return np.where(uncapped, kinds.epsilon, np.minimum(spent, kinds.epsilon)).astype(np.int64)
