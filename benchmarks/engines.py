@@ -37,10 +37,8 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 from timing import console, verdict
 
-from sottovoce.data.encoding import Feature, Recoding
-from sottovoce.data.engine import count_threads, get_engine
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.readers import ColumnReader, Label
+from sottovoce.data.encoding import ColumnReader, Feature, Label, Recoding
+from sottovoce.data.engine import GroupLookup, count_threads, get_engine
 from sottovoce.data.regression_kernels import Products
 
 GROUP = 2**20

@@ -51,9 +51,8 @@ def answer(path: str, method: str) -> dict[str, float]:
     """Takes the census, releases the model, and returns seconds and the peak of memory in GB."""
     import sottovoce as sv
     from sottovoce.data.census import take_census
-    from sottovoce.data.encoding import Recoding
+    from sottovoce.data.encoding import ColumnReader, Label, Recoding
     from sottovoce.data.engine import Dataset, get_engine
-    from sottovoce.data.readers import ColumnReader, Label
     from sottovoce.estimator import make_release
 
     start = perf_counter()

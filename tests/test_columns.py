@@ -19,7 +19,7 @@ import sottovoce as sv
 from seams import seeded, silent, without_names
 from sottovoce import errors
 from sottovoce.data.census import scale_budgets
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import GroupLookup
 
 N = 1200
 PEOPLE = 300

@@ -17,7 +17,7 @@ import pytest
 import sottovoce
 
 ROOT = Path(sottovoce.__file__).parent
-MOST_FILES = 146
+MOST_FILES = 145
 MOST_LINES = 650
 MOST_PARTICIPLES = 10
 MOST_PACKED = 0.02
@@ -26,11 +26,14 @@ MOST_CONDITIONAL = 7 / 1000
 LONG_FILES = {
     "audit/instance_losses.py": "one audit: what each row, person and group lost",
     "audit/inputs.py": "what an audit reads: a release, its estimator, rows and budgets",
+    "data/encoding.py": "features and label as numbers: declared, recoded and read",
     "data/source.py": "one class: a table and what its columns are for",
+    "estimator.py": "one contract: the steps of an estimator and of every release",
     "estimators/baselines.py": "four ways around an estimator that share one request",
     "estimators/erm.py": "one question: what is asked, planned and promised",
     "estimators/label_private.py": "one question: what is asked, planned and promised",
     "estimators/logistic_mechanism.py": "one proof: noise, weights and charges of one mechanism",
+    "estimators/posterior.py": "two questions about one sampler: asked, planned and promised",
     "estimators/posterior_mechanism.py": "one proof: both accountants of one sampler",
     "ledgers/sql_ledger.py": "one ledger on two databases",
     "ledgers/witness.py": "the four kinds of witness, and asking all of them",

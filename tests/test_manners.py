@@ -147,11 +147,11 @@ def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("noise/grid.py", "import sottovoce.budgets"),
+        ("noise/source.py", "import sottovoce.budgets"),
         ("estimators/mean.py", "import sottovoce.data.engines.arrow"),
         ("estimators/mean.py", "import sottovoce.ledgers.sqlite"),
         ("units.py", "import sottovoce.plan"),
-        ("data/engines/arrow.py", "import sottovoce.noise.integer"),
+        ("data/engines/arrow.py", "import sottovoce.noise.source"),
         ("newroom.py", "import sottovoce.errors"),
         ("session.py", "import sottovoce.audit.instance_losses"),
         ("release.py", "import sottovoce.audit"),
@@ -180,4 +180,4 @@ def test_randomness_is_drawn_in_one_place():
             path.name
         )
         assert "urandom" not in text or path == noise / "source.py", path
-        assert "opendp.prelude" not in text or path == noise / "integer.py", path
+        assert "opendp.prelude" not in text or path == noise / "source.py", path

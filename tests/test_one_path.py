@@ -147,5 +147,5 @@ def test_a_release_that_is_run_before_it_is_paid_for_is_noticed(monkeypatch):
         early = estimator._run_mechanism(question, plan, affordable, progress)
         return plan, payer.publish(early, payer.reserve(plan))
 
-    monkeypatch.setattr("sottovoce.session.make_release", run_before_paying)
+    monkeypatch.setattr("sottovoce.booking.make_release", run_before_paying)
     assert max(balances_while_reading(monkeypatch)) == 1.0

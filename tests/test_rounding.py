@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sottovoce.wording import format_number, format_percent, round_to_error
+from sottovoce.units import format_number, format_percent, round_to_error
 
 
 def test_no_number_is_moved_by_more_than_a_twentieth_of_its_error():

@@ -94,7 +94,7 @@ def test_without_epsilon_everybody_gives_all_they_have_left():
 def test_nobody_left_to_pay_is_an_error_and_charges_nobody():
     s = sv.Session()
     s.grant({"a": 0.0, "b": 0.0})
-    with pytest.raises(errors.BudgetExceeded, match="Nobody has anything left in the books"):
+    with pytest.raises(errors.BudgetExceeded, match="Nobody has anything left in the ledger"):
         s.release(MEAN, [1.0, 2.0], groups=["a", "b"], key="none")
     assert s.ledger.find("none") is None
     s.verify()

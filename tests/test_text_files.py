@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce import errors
 from sottovoce.cli.main import app
-from sottovoce.data import files
 from sottovoce.data.census import take_census
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, TextFormat, get_default_engine, get_engine
+from sottovoce.data.engines import arrow
 from sottovoce.noise import source
 
 ENDS = {"LF": b"\n", "CRLF": b"\r\n", "CR": b"\r"}
@@ -45,7 +45,7 @@ def cells(reader, path, columns, numbers, text=DEFAULT_TEXT_FORMAT):
     kernel = Cells(columns)
     if reader != "pieces":
         return get_engine(reader).open_table(str(path), numbers, text=text).fold(kernel)
-    found = files.split_dataset(files.open_dataset(str(path), numbers, text))
+    found = arrow.split_dataset(arrow.open_dataset(str(path), numbers, text))
     return [row for piece in found for batch in piece.batches(columns) for row in kernel(batch)]
 
 
@@ -98,14 +98,14 @@ def test_blank_lines_are_counted_alike_in_blocks_of_any_size(tmp_path, monkeypat
     """The end of a line may fall between two blocks of the reader."""
     rng = np.random.default_rng()
     values = [b"", b"4", b"55", b"6666"]
-    usual = files.pacsv.ReadOptions
+    usual = arrow.pacsv.ReadOptions
     for end in ENDS.values():
         rows = [values[k] for k in rng.integers(0, 4, 300)]
         (tmp_path / "a.csv").write_bytes(end.join([b"y", *rows]) + end)
         for size in range(16, 40):
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    files.pacsv,
+                    arrow.pacsv,
                     "ReadOptions",
                     lambda size=size, **said: usual(block_size=size, **said),
                 )
@@ -241,7 +241,7 @@ def test_rows_do_not_decide_how_a_file_is_read(tmp_path):
     told = set()
     for rows in (b"1;2\n", "ö,ö,ö,ö\n".encode("latin-1"), b"\xff\xfe\0;\n", b'"', b"a\tb\tc\n" * 9):
         (tmp_path / "a.csv").write_bytes(b"x;y\n" + rows)
-        names, text = files.read_header(str(tmp_path / "a.csv"))
+        names, text = arrow.read_header(str(tmp_path / "a.csv"))
         told.add((*names, text))
     assert told == {("x", "y", TextFormat(";", "utf-8"))}
 

@@ -43,7 +43,7 @@ CONTENTS = {
     "ledger": "contract",
     "weights": "who counts how much",
     "guarantee": "what is promised",
-    "wording": "numbers in words",
+    "wording": "what plans say",
     "budgets": "who allows what",
     "schema": "bounds, columns",
     "accounting": "privacy curves",

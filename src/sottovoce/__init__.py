@@ -74,7 +74,7 @@ _HOMES = {
     "optimal_weights": "weights",
 }
 
-moved.install()
+__path__.append(moved.OLD_PATHS)
 
 __all__ = ["__version__", "audit", "errors", "market", *sorted(_HOMES)]
 

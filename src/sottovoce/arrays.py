@@ -8,6 +8,7 @@ comes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Protocol
@@ -22,6 +23,11 @@ from sottovoce.errors import MissingColumn, UnequalLengths, UnknownPeople, Wrong
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+#: What a spreadsheet may take for a formula, also behind apostrophes: the one that is put before it
+#: can always be taken off again.
+FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
+#: What is a plain number after all.
+NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 #: The arguments of columns that a sentence calls otherwise.
 PARAMETERS = {"values": "y", "labels": "y", "features": "X", "public labels": "public"}
 
@@ -393,12 +399,14 @@ def _objects_to_floats(array: Array) -> Array:
 
 def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
     encoded = _encode_dictionary(array)
-    if encoded is None or encoded.null_count or has_nameless(encoded.dictionary):
+    if encoded is None or encoded.null_count:
         raise invalid_names_error()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     people = encoded.dictionary.take(pa.array(order)).to_numpy(zero_copy_only=False)
+    if len(people) and isinstance(people[0], str | bytes) and not people[0]:
+        raise invalid_names_error()  # empty text comes first in any order
     return people, rank[encoded.indices.to_numpy()]
 
 
@@ -414,27 +422,6 @@ def _encode_dictionary(array: Array) -> Any:
     ):  # among them text that is not Unicode
         return None
     return encoded
-
-
-def has_nameless(names: Any) -> bool:
-    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is
-    not Unicode.
-    """
-    if pa.types.is_dictionary(names.type):
-        names = names.dictionary_decode()
-    names.validate(full=True)
-    if names.null_count:
-        return True
-    text = any(
-        kind(names.type)
-        for kind in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
-    return text and bool(pc.any(pc.equal(pc.binary_length(names), 0)).as_py())
 
 
 def refuse_nameless(people: Sequence[Any]) -> None:
@@ -486,3 +473,21 @@ def broadcast_floats(*given: ArrayLike) -> tuple[Floats, ...]:
     raise UnequalLengths(
         "Arrays of different lengths are given.", "Each row needs all numbers.", "Pass one a row."
     )
+
+
+def guard_formula(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: with one apostrophe more, where it
+    begins like one.
+    """
+    if re.match(FORMULA_PATTERN, text) and not re.fullmatch(NUMBER_PATTERN, text):
+        return f"'{text}"
+    return text
+
+
+def guard_formulas(column: Any) -> Any:
+    """Return a column of text of which no spreadsheet takes a cell for a formula."""
+    risky = pc.and_(
+        pc.match_substring_regex(column, FORMULA_PATTERN),
+        pc.invert(pc.match_substring_regex(column, NUMBER_PATTERN)),
+    )
+    return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)

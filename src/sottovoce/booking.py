@@ -22,16 +22,26 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.arrays import Array, list_column_names, list_feature_names
+from sottovoce.budgets import Budgets
 from sottovoce.data.engine import Dataset
 from sottovoce.data.source import DataSource
-from sottovoce.errors import BudgetExceeded, KeyReused, ReleaseFailed
-from sottovoce.estimator import Estimator, Payment, plan_dataset
+from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
+from sottovoce.estimator import (
+    Estimator,
+    Payment,
+    get_budgets,
+    make_release,
+    plan_budgets,
+    plan_dataset,
+)
 from sottovoce.ledger import Amounts, Ledger, Reservation, list_charges, to_amount
 from sottovoce.ledgers.keyfile import make_release_message
 from sottovoce.plan import Plan, refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
 
+#: An ε at which every question can be planned.
+AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: Fields of a schema and of its columns that name things for people.
 UNHASHED_FIELDS = ("name", "unit")
 #: Begins the digest of a request that covers the names of columns; earlier versions wrote a digest
@@ -249,7 +259,7 @@ def plan_affordable(
         granted[lacking] = 0
         if not granted.any():
             raise BudgetExceeded(
-                "Nobody has as much left in the books as this release asks of them.",
+                "Nobody has as much left in the ledger as this release asks of them.",
                 f"The most that anybody here has left: {', '.join(most)}.",
                 "Ask for less, or for larger grants. Nobody was charged.",
                 parameter="epsilon",
@@ -317,3 +327,104 @@ def key_reused_error(key: str) -> KeyReused:
         "Choose a new key.",
         parameter="key",
     )
+
+
+def plan_rows(ledger: Ledger, short: str, question: Estimator, budgets: Budgets) -> Plan:
+    """Returns the plan of a release from a ledger as it would be made now; no row is read."""
+    return plan_affordable(
+        ledger,
+        short,
+        budgets.names(),
+        budgets.by_person(budgets.kinds.epsilon),
+        lambda granted: plan_budgets(question, budgets.with_grants(granted)),
+    )
+
+
+def release_rows(
+    ledger: Ledger,
+    short: str,
+    question: Estimator,
+    dataset: Dataset,
+    key: str,
+    asked: units.Units | None,
+    agreed: str | None = None,
+    on_commit: Callable[[], None] | None = None,
+) -> Release:
+    """Returns the release of rows from a ledger, at these prices by person; None: at all that each
+    has left.
+
+    The others are those of ``Session.release_rows``.
+    """
+    budgets = get_budgets(dataset)
+    kinds = budgets.kinds
+    if budgets.people is None:
+        people = np.empty(0)
+    else:
+        people = budgets.people
+    reader = dataset.features
+    about = [dataset.value, None if reader is None else reader.columns]
+    recoding = getattr(reader, "recoding", None)  # which names the features of rows in memory, too
+    if recoding is None:
+        features = None
+    else:
+        features = [feature.name for feature in recoding.features]
+    facts = (budgets.by_person(kinds.rows), kinds.people, *(() if asked is None else (asked,)))
+    request = Request(question, [*about, features], people, facts, about, facts, features)
+    known = ledger.find(key)
+    if known is not None:  # looked up before balances are: what it cost then is not asked for again
+        return return_stored(ledger, known, request)
+    names = people.tolist()
+
+    def arranged(granted: units.Units) -> Dataset:
+        lowered = budgets.with_grants(granted)
+        owner = replace(dataset.owner, codes=lowered.codes)
+        return replace(dataset, owner=owner, budgets=lowered)
+
+    if asked is None:
+        asked = get_remaining(ledger, question, names, arranged)
+    return reserve_and_release(
+        ledger, short, question, key, request, names, asked, arranged, agreed, on_commit
+    )
+
+
+def get_remaining(
+    ledger: Ledger, question: Estimator, people: Sequence[Any], arranged: ArrangeRows
+) -> units.Units:
+    """Returns what each has left in the account that the question charges, which a plan for
+    anybody's ε tells.
+    """
+    dataset = arranged(np.full(len(people), AMPLE_UNITS))
+    guarantee = plan_dataset(question, dataset).guarantee
+    if guarantee.currency != "pure epsilon":
+        raise InvalidParameter(
+            "What people have left is not in ε, or is an ε at δ.",
+            "This question is not charged in pure ε.",
+            "Say what the release may cost each, as an ε for everybody or for each person.",
+            parameter="epsilon",
+        )
+    left = ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
+    if not left.any():
+        raise BudgetExceeded(
+            "Nobody has anything left in the ledger.",
+            f"This release is charged to the account {f'pure epsilon, {guarantee.neighbours}'!r}.",
+            "Ask for larger grants. Nobody was charged.",
+            parameter="epsilon",
+        )
+    return left
+
+
+def reserve_and_release(
+    ledger: Ledger,
+    short: str,
+    question: Estimator,
+    key: str,
+    request: Request,
+    people: Sequence[Any],
+    asked: units.Units,
+    arranged: ArrangeRows,
+    agreed: str | None = None,
+    on_commit: Callable[[], None] | None = None,
+) -> Release:
+    """Makes a release that these people pay for, in the order of steps that all follow."""
+    payer = LedgerPayer(ledger, short, key, request, people, asked, arranged, agreed, on_commit)
+    return make_release(question, arranged(asked), payer=payer)[1]

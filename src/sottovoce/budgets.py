@@ -43,6 +43,8 @@ from sottovoce.errors import (
 
 Unit = Literal["row", "person"]
 LEAVE_OUT = "leave out"
+#: Who grants less than this part of the mean ε is left out of a fit.
+USABLE_SHARE = 1e-6
 #: More rows than this nobody has, and counts of them stay whole numbers in doubles.
 MAX_ROWS = 2**53
 
@@ -603,3 +605,13 @@ def refuse_another_order(epsilon: Any, owners: Any, *tables: Any) -> None:
             "owners.",
             parameter="epsilon",
         )
+
+
+def has_usable_budget(kinds: BudgetGroups) -> NDArray[np.bool_]:
+    """Returns which kinds of people grant at least a millionth of the mean ε.
+
+    Fewer than that could not take part, but what covers rounding (solver_error, ε_out) must be paid
+    by everybody who takes part, so one person at 1e-9 would set the noise for all.
+    """
+    mean = float((kinds.epsilon * kinds.people).sum() / kinds.people.sum())
+    return np.asarray(kinds.epsilon > USABLE_SHARE * mean, dtype=np.bool_)

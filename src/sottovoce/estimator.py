@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimator, the contract of estimators/, and make_release, the order of steps of every release.
+"""Estimator, the contract of estimators/, the steps that its kinds have in common, and
+make_release, the order of steps of every release.
 
     validate → plan → check rows → reserve → run → publish
 
@@ -10,48 +11,63 @@ failure looks the same from outside, because why it failed may depend on the dat
 Two contracts are called from here although what keeps them lies above: Estimator (estimators/), and
 Payer (booking.py), what pays for a release.
 
-What a fitted model keeps: its release, and what follows from the release alone. Nothing un-noised.
+    class             the steps of
+    ColumnSteps       a question about one column
+    ModelSteps        a model of labels by features within declared bounds
+    RegressionSteps   a model whose label is a number
+
+What these need of scikit-learn is added in estimators/base.py. What a fitted model keeps: its
+release, and what follows from the release alone. Nothing un-noised.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from numbers import Integral
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from sottovoce.arrays import (
     Array,
+    ColumnLike,
     Floats,
+    TableLike,
     check_same_length,
-    count_dimensions,
     list_feature_names,
-    to_matrix,
     to_numbers,
 )
-from sottovoce.budgets import Budgets
-from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, Watch, get_default_engine, is_external_table
-from sottovoce.data.kernels import GroupLookup, HasInvalidValues, invalid_values_error
-from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, HasInvalidRows, Label, Reader
-from sottovoce.data.source import DataSource, is_rows_marker, owners_missing_error
+from sottovoce.budgets import BudgetLike, Budgets
+from sottovoce.data.encoding import (
+    KIND,
+    MATRIX_COLUMN,
+    VALUE,
+    EncodedReader,
+    HasInvalidRows,
+    Label,
+    Reader,
+    Recoding,
+    make_label,
+    make_recoding,
+)
+from sottovoce.data.engine import Dataset, GroupLookup, Watch, get_default_engine, is_external_table
+from sottovoce.data.kernels import HasInvalidValues, invalid_values_error
+from sottovoce.data.source import (
+    DataSource,
+    describe_rows,
+    find_schema,
+    is_rows_marker,
+    owners_missing_error,
+)
 from sottovoce.errors import (
-    InvalidBounds,
     InvalidParameter,
     ReleaseFailed,
 )
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, Schema, encode_bounds, to_interval
-
-VALUE = "value"
-KIND = "kind"
-#: More features than this are a mistake.
-MAX_FEATURES = 10**6
+from sottovoce.schema import BoundsLike, Schema, check_missing_constant, encode_bounds, to_interval
 
 
 class Estimator(Protocol):
@@ -131,6 +147,11 @@ def plan_dataset(estimator: Estimator, dataset: Dataset) -> Plan:
     return estimator.plan_for(get_budgets(dataset), dataset)
 
 
+def plan_budgets(estimator: Estimator, budgets: Budgets) -> Plan:
+    """Returns the plan for these budgets, before there are rows."""
+    return estimator.plan_for(budgets)
+
+
 def get_budgets(dataset: Dataset) -> Budgets:
     """Returns the budgets of rows whose people were counted."""
     if dataset.budgets is None:
@@ -174,34 +195,6 @@ def make_budgets(
     return Budgets.of(epsilon, groups, rows)
 
 
-def check_missing_constant(missing: Any, low: float, high: float) -> float | None:
-    """Returns the constant that stands for missing values, or None; refuses what is no number
-    between the bounds.
-    """
-    if missing is None:
-        return None
-    try:
-        constant = float(missing)
-    except Exception:  # what is no number, in whatever way
-        constant = math.nan
-    if not math.isfinite(constant):
-        raise InvalidParameter(
-            "What should stand for missing values is not a finite number.",
-            "",
-            "Choose a public constant, or none.",
-            parameter="missing",
-        )
-    if not low <= constant <= high:
-        raise InvalidParameter(
-            "What should stand for missing values lies outside the bounds of a column.",
-            "It stands for values, and these lie between the bounds.",
-            "Choose a constant between them; columns with constants of their own are declared in "
-            "a schema.",
-            parameter="missing",
-        )
-    return constant
-
-
 def make_column_label(question: Any, column: str | None = None) -> Label:
     """Returns how a question about one column reads it: by its bounds, or as its schema describes
     the column.
@@ -230,106 +223,6 @@ def _not_a_name_error() -> InvalidParameter:
         "Pass the values alone, or a table and the name.",
         parameter="column",
     )
-
-
-def make_label(question: Any, column: str = VALUE) -> Label:
-    """Returns how a regression reads its label; a constant that the schema declares for it goes
-    before ``missing``.
-    """
-    low, high = to_interval(question.bounds)
-    if isinstance(question.bounds, Schema):
-        own = question.bounds.columns[question.bounds.require_label()].missing
-    else:
-        own = None
-    return Label(
-        column,
-        low,
-        high,
-        check_missing_constant(question.missing if own is None else own, low, high),
-    )
-
-
-def make_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
-    """Returns the recoding of the features as declared; X, a table or a number, only tells how many
-    there are.
-
-    ``missing`` stands for missing numbers in features for which a schema declares no constant of
-    their own.
-    """
-    return _set_missing_constant(_make_recoding(bounds, X), missing)
-
-
-def count_declared_columns(bounds: Any, missing: Any = None) -> int:
-    """Returns how many recoded columns a schema describes; 0 with Bounds, where a table tells.
-
-    Refuses bounds of features that no table could make right.
-    """
-    if isinstance(bounds, Schema):
-        return make_recoding(bounds, None, missing).width
-    if not isinstance(bounds, Bounds):
-        raise _no_bounds_error()
-    return 0
-
-
-def _no_bounds_error() -> InvalidBounds:
-    return InvalidBounds(
-        "Bounds are missing.",
-        "Limits of the features are needed, from public knowledge, and of a label that is a "
-        "number.",
-        "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
-        parameter="bounds",
-    )
-
-
-def _set_missing_constant(recoding: Recoding, missing: Any) -> Recoding:
-    if missing is None:
-        return recoding
-    return Recoding(
-        tuple(
-            feature
-            if feature.levels or feature.missing is not None
-            else replace(
-                feature, missing=check_missing_constant(missing, feature.low, feature.high)
-            )
-            for feature in recoding.features
-        )
-    )
-
-
-def _make_recoding(bounds: Any, X: Any) -> Recoding:
-    if isinstance(bounds, Schema):
-        return Recoding.of_schema(bounds)
-    if not isinstance(bounds, Bounds):
-        raise _no_bounds_error()
-    if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
-        return Recoding.of_bounds(bounds, list(X), len(X))
-    return Recoding.of_bounds(bounds, list_feature_names(X), _count_features(X, bounds))
-
-
-def _count_features(X: Any, bounds: Bounds) -> int:
-    if isinstance(X, Integral):
-        count = int(X)
-        if not 0 < count < MAX_FEATURES:
-            raise InvalidParameter(
-                "n_features is not a number of features.",
-                "",
-                "Pass a whole number above 0.",
-                parameter="n_features",
-            )
-        return count
-    if X is not None:
-        if count_dimensions(X) == 2:
-            return int(np.shape(X)[1])
-        return int(to_matrix(X, None).shape[1])
-    sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
-    if not sizes:
-        raise InvalidParameter(
-            "The number of features is not known.",
-            "",
-            "Pass n_features=, or bounds for each feature.",
-            parameter="n_features",
-        )
-    return int(sizes[0])
 
 
 def load_column(values: Any, *, epsilon: Any, groups: Any, label: Label | None = None) -> Dataset:
@@ -569,3 +462,302 @@ def set_fitted_attributes(
         model.feature_names_in_ = np.array(
             [feature.name for feature in model._recoding.features], dtype=object
         )
+
+
+def make_estimator(
+    make: Callable[..., Estimator], source: DataSource, **parameters: Any
+) -> Estimator:
+    """Return an estimator of this class for a source.
+
+    Parameters
+    ----------
+    make :
+        the class of the estimator, such as ``sv.Mean``.
+    source :
+        a completed source, which has the bounds.
+    parameters :
+        of the estimator; those that are None are left out.
+
+    Raises
+    ------
+    InvalidParameter, InvalidBounds, InvalidSchema
+        if they are wrong whoever the people are; no table is opened for that.
+    """
+    given = {word: value for word, value in parameters.items() if value is not None}
+    if source.features is None:
+        given |= {"bounds": source.bounds, "missing": source.missing}
+    else:
+        given |= {"bounds": source.features}  # which declares its own constants for missing values
+    estimator = make(**given)
+    estimator.validate()
+    return estimator
+
+
+def release_unbooked(
+    source: DataSource, estimator: Estimator, watch: Watch | None = None
+) -> Release:
+    """Return the release from a table that no ledger remembers: everybody grants what it says.
+
+    Parameters
+    ----------
+    source :
+        the table.
+    estimator :
+        what is asked.
+    watch :
+        is told how many rows were read.
+
+    Returns
+    -------
+    Release
+        what may be published.
+
+    Raises
+    ------
+    SottovoceError
+        if something is wrong, or reading the rows failed.
+    """
+    dataset = read_source(estimator, source, watch)
+    # No accounts are needed: people are counted and protected, but not named.
+    nameless = replace(get_budgets(dataset), people=None)
+    return make_release(estimator, replace(dataset, budgets=nameless))[1]
+
+
+class ColumnSteps(Estimator):
+    """The steps of a question about one column; a subclass says what it asks, plans and answers."""
+
+    release_: Release
+    guarantee_: Guarantee
+    bounds: BoundsLike | None
+    one_column = True
+
+    def fit(
+        self,
+        y: TableLike,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+        column: str | None = None,
+    ) -> Self:
+        """Answer about a column.
+
+        Parameters
+        ----------
+        y : TableLike
+            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
+            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
+            and epsilon then name columns.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        column : str, optional
+            The name of the column in question, where y is a table.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
+        """
+        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
+        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
+        plan, self.release_ = make_release(self, dataset)
+        self.guarantee_ = plan.guarantee
+        self._set_value(self.release_)
+        return self
+
+    def plan(
+        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
+    ) -> Plan:
+        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
+        return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
+
+    def read_arrays(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
+    ) -> Dataset:
+        """Returns the budgets and rows of one column in memory."""
+        (values,) = data
+        return load_column(
+            values,
+            epsilon=epsilon,
+            groups=groups,
+            label=replace(make_column_label(self, column), column=VALUE),
+        )
+
+    def read_table(self, table: DataSource) -> Dataset:
+        """Returns the column that is read of a table."""
+        return describe_rows(make_column_label(self, table.find_column()))
+
+    def _get_label(self, rows: Dataset | None) -> Label:
+        """How the column is read: as these rows say, or as it was declared."""
+        if rows is None or rows.label is None:
+            return make_column_label(self)
+        label: Label = rows.label
+        return label
+
+    def _set_value(self, release: Release) -> None:
+        """Keeps the answer as ``value_``."""
+        raise NotImplementedError
+
+
+class ModelSteps(Estimator):
+    """The steps of a model of labels by features within declared bounds; a subclass says what it
+    plans and answers.
+    """
+
+    bounds: BoundsLike | None
+    # what older books do not know about a question
+    later: tuple[str, ...] = ("missing",)
+    _recoding: Recoding
+
+    def fit(
+        self,
+        X: TableLike,
+        y: ColumnLike | None = None,
+        epsilon: BudgetLike | None = None,
+        groups: ColumnLike | None = None,
+    ) -> Self:
+        """Fit the labels y on the features X.
+
+        Parameters
+        ----------
+        X : TableLike
+            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
+            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
+            name columns.
+        y : ColumnLike, optional
+            Labels, or the name of their column; a schema may name it.
+        epsilon : BudgetLike, optional
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            Something cannot be used; nobody is charged.
+        ReleaseFailed
+            Reading the rows failed; what was charged stays charged.
+        """
+        dataset = self._read_rows(X, y, epsilon, groups)
+        plan, release = make_release(self, dataset)
+        self._set_fitted(release, plan.guarantee, X)
+        return self
+
+    def plan(
+        self,
+        epsilon: BudgetLike,
+        groups: ColumnLike | None = None,
+        rows: int | None = None,
+        n_features: int | None = None,
+    ) -> Plan:
+        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
+
+        Parameters
+        ----------
+        epsilon : BudgetLike
+            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
+            or another table, by person; a schema may name it.
+        groups : ColumnLike, optional
+            Whose each row is, or the name of that column; without it every row is somebody else's.
+        rows : int, optional
+            How many rows there are, where neither epsilon nor groups tells.
+        n_features : int, optional
+            How many features there are, where the bounds do not tell.
+
+        Returns
+        -------
+        Plan
+            What it will cost whom, and how accurate it will be.
+
+        Raises
+        ------
+        InvalidInput
+            A budget, bound or parameter cannot be used.
+        """
+        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
+        return self._make_plan(budgets, self._make_recoding(n_features))
+
+    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
+        """The plan for these budgets; without rows the bounds must tell how many features there
+        are.
+        """
+        if rows is None:
+            recoding = self._make_recoding(None)
+        else:
+            recoding = rows.features.recoding
+        return self._make_plan(budgets, recoding)
+
+    def _read_rows(
+        self,
+        X: TableLike,
+        y: ColumnLike | None,
+        epsilon: BudgetLike | None,
+        groups: ColumnLike | None,
+    ) -> Dataset:
+        return read_source(self, DataSource.of(self, X, y, epsilon, groups))
+
+    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
+        """The recoding, from what was declared (X only tells how many columns there are)."""
+        return make_recoding(self.bounds, X, self.missing)
+
+    def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        raise NotImplementedError
+
+    def _set_fitted(
+        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
+    ) -> None:
+        set_fitted_attributes(self, release, guarantee, X)
+
+
+class RegressionSteps(ModelSteps):
+    """The steps of a model whose label is a number."""
+
+    def read_table(self, table: DataSource) -> Dataset:
+        """Returns the features and the label that are read of a table."""
+        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
+        return describe_rows(replace(label, column=table.find_label()), recoding)
+
+    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
+        return self._make_label_and_recoding(X)[1]
+
+    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
+        """The label and the recoding, from what was declared (X only tells how many columns there
+        are).
+        """
+        label = make_label(self)
+        return label, make_recoding(self.bounds, X, self.missing)

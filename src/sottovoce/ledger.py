@@ -287,7 +287,7 @@ def refuse_unwritable(text: Any) -> None:
     ):
         raise InvalidParameter(
             "A key or a reason is not text, or holds signs that a database cannot keep.",
-            "It is written into the books and must be found again.",
+            "It is written into the ledger and must be found again.",
             "Pass a string of letters, digits and signs.",
             parameter="key",
         )

@@ -2,7 +2,9 @@
 """Modules that were moved after version 0.1.0: their old paths import until the next version.
 
 An old path gives what the new module has, and a DeprecationWarning that names it. Programs (cli,
-web) are not listed: nobody imports them. Nothing is imported here before it is asked for.
+web) are not listed: nobody imports them. Nothing is imported here before it is asked for, and
+nothing here is called before somebody imports what a package of ours does not have: each package
+that had such modules names this file as one more place to look in.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ MODULES = {
     "classes": "schema",
     "columns": "data.source",
     "conversion": "accounting.renyi",
+    "data.files": "data.engines.arrow",
+    "data.readers": "data.encoding",
     "engine": "data.engine",
     "engines": "data.engines",
     "engines.arrow": "data.engines.arrow",
@@ -86,8 +90,8 @@ MODULES = {
     "experiments.users": "papers.users_claims",
     "experiments.users_regression": "papers.users_regression",
     "experiments.users_tables": "papers.users_tables",
-    "features": "data.readers",
-    "files": "data.files",
+    "features": "data.encoding",
+    "files": "data.engines.arrow",
     "grants": "data.budget_table",
     "ledgers.beside": "ledgers.keyfile",
     "ledgers.books": "ledgers.sql_ledger",
@@ -104,13 +108,16 @@ MODULES = {
     "market.continuous": "market.optimiser",
     "market.frontier": "market.allocation",
     "market.rule": "market.optimiser",
-    "noise.choose": "noise.selection",
-    "noise.gaussian": "noise.integer",
-    "noise.laplace": "noise.integer",
+    "noise.choose": "noise.source",
+    "noise.gaussian": "noise.source",
+    "noise.grid": "noise.source",
+    "noise.integer": "noise.source",
+    "noise.laplace": "noise.source",
     "noise.normal": "noise.continuous",
-    "noise.opendp_samplers": "noise.integer",
+    "noise.opendp_samplers": "noise.source",
     "noise.precise": "noise.source",
     "noise.radial": "noise.continuous",
+    "noise.selection": "noise.source",
     "pages": "report",
     "pages.audit_page": "report.release",
     "pages.balances": "report.ledger",
@@ -127,11 +134,11 @@ MODULES = {
     "private": "private_files",
     "question": "estimator",
     "recoding": "data.encoding",
-    "rounding": "wording",
+    "rounding": "units",
     "solvers.accounting": "accounting.subsampled",
     "solvers.entries": "solvers.interior_point",
     "solvers.groups": "solvers.interior_point",
-    "solvers.huber": "solvers.losses",
+    "solvers.huber": "data.loss_kernels",
     "solvers.integrals": "accounting.profiles",
     "solvers.interior": "solvers.interior_point",
     "solvers.kappa": "accounting.kappa",
@@ -168,6 +175,10 @@ NAMES = {
 PACKAGE = "sottovoce."
 
 
+#: The place that packages name, after their own folder; Python asks the finder below about it.
+OLD_PATHS = __file__
+
+
 class MovedModuleFinder:
     """Finds what is at no path any more; Python asks it last."""
 
@@ -176,7 +187,9 @@ class MovedModuleFinder:
         """Return how a module is loaded from its old path, or None for any other."""
         if not name.startswith(PACKAGE) or name.removeprefix(PACKAGE) not in MODULES:
             return None
-        return ModuleSpec(name, MovedModuleFinder, is_package=True)  # type: ignore[arg-type]
+        spec = ModuleSpec(name, MovedModuleFinder, is_package=True)  # type: ignore[arg-type]
+        spec.submodule_search_locations = [OLD_PATHS]
+        return spec
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
@@ -203,7 +216,4 @@ class MovedModuleFinder:
         )
 
 
-def install() -> None:
-    """Let old paths be found."""
-    if MovedModuleFinder not in sys.meta_path:
-        sys.meta_path.append(MovedModuleFinder)
+sys.path_importer_cache[OLD_PATHS] = MovedModuleFinder

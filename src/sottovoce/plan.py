@@ -348,8 +348,8 @@ def measure_inequality(budgets: Budgets, weights: Weights) -> tuple[float, float
     same.
     """
     kinds = budgets.kinds
-    apart = weights.row / weights.total - 1 / budgets.n_rows
     rows = kinds.rows * kinds.people
+    apart = weights.row / weights.total - 1 / int(rows.sum())
     return float(apart**2 @ rows), float(np.abs(apart) @ rows)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from sottovoce.errors import InvalidRelease
 from sottovoce.plan import Plan, describe_currency
 from sottovoce.schema import Subject
+from sottovoce.units import format_number, format_odds, round_to_error
 from sottovoce.wording import (
     add_unit,
     describe_columns,
@@ -27,13 +28,10 @@ from sottovoce.wording import (
     describe_question,
     describe_score,
     describe_unit,
-    format_number,
-    format_odds,
     has_quantiles,
     list_errors,
     name_one_unit,
     name_quantiles,
-    round_to_error,
     warn_if_uninformative,
     write_error_sentence,
 )

@@ -735,3 +735,31 @@ def decode_bounds(content: Any) -> Any:
         for name, column in content["columns"].items()
     }
     return Schema(columns=columns, label=content["label"])
+
+
+def check_missing_constant(missing: Any, low: float, high: float) -> float | None:
+    """Returns the constant that stands for missing values, or None; refuses what is no number
+    between the bounds.
+    """
+    if missing is None:
+        return None
+    try:
+        constant = float(missing)
+    except Exception:  # what is no number, in whatever way
+        constant = math.nan
+    if not math.isfinite(constant):
+        raise InvalidParameter(
+            "What should stand for missing values is not a finite number.",
+            "",
+            "Choose a public constant, or none.",
+            parameter="missing",
+        )
+    if not low <= constant <= high:
+        raise InvalidParameter(
+            "What should stand for missing values lies outside the bounds of a column.",
+            "It stands for values, and these lie between the bounds.",
+            "Choose a constant between them; columns with constants of their own are declared in "
+            "a schema.",
+            parameter="missing",
+        )
+    return constant

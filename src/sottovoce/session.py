@@ -20,14 +20,16 @@ import numpy as np
 from sottovoce import units
 from sottovoce.arrays import Array, ColumnLike, TableLike, count_dimensions, factorise
 from sottovoce.booking import (
+    AMPLE_UNITS,
     FINGERPRINT_PREFIX,
-    ArrangeRows,
-    LedgerPayer,
     Request,
     compute_earlier_fingerprint,
+    get_remaining,
     key_reused_error,
     name_columns,
-    plan_affordable,
+    plan_rows,
+    release_rows,
+    reserve_and_release,
     return_stored,
 )
 from sottovoce.budgets import (
@@ -42,7 +44,6 @@ from sottovoce.budgets import (
 from sottovoce.data.engine import ENGINE_NAMES, Dataset, Watch
 from sottovoce.data.source import DataSource, find_schema, is_read_by_names
 from sottovoce.errors import (
-    BudgetExceeded,
     InvalidParameter,
     InvalidRelease,
     OverdrawnWarning,
@@ -50,9 +51,8 @@ from sottovoce.errors import (
 from sottovoce.estimator import (
     Estimator,
     get_budgets,
-    make_release,
-    plan_dataset,
     read_source,
+    release_unbooked,
 )
 from sottovoce.guarantee import Currency, Neighbours
 from sottovoce.ledger import (
@@ -70,8 +70,6 @@ from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import set_table_name
 
-#: An ε at which every question can be planned.
-AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
 #: What a question can do.
 STEPS = ("get_params", "validate", "read_arrays", "read_table", "plan_for", "release_under")
 
@@ -371,8 +369,10 @@ class Session:
             return replace(dataset, subject=set_table_name(dataset.subject, name))
 
         if asked is None:
-            asked = self._get_remaining(question, names, arranged)
-        return self._reserve_and_release(question, key, request, names, asked, arranged)
+            asked = get_remaining(self.ledger, question, names, arranged)
+        return reserve_and_release(
+            self.ledger, self.short, question, key, request, names, asked, arranged
+        )
 
     def release_rows(
         self,
@@ -419,7 +419,9 @@ class Session:
         """
         dataset = replace(rows, budgets=budgets)
         asked = budgets.by_person(budgets.kinds.epsilon)
-        return self._release_table(question, dataset, key, asked, agreed, on_commit)
+        return release_rows(
+            self.ledger, self.short, question, dataset, key, asked, agreed, on_commit
+        )
 
     def _release_by_names(
         self,
@@ -449,52 +451,7 @@ class Session:
             asked = None
         else:
             asked = _round_prices(epsilon, budgets.names())
-        return self._release_table(question, dataset, key, asked)
-
-    def _release_table(
-        self,
-        question: Estimator,
-        dataset: Dataset,
-        key: str,
-        asked: units.Units | None,
-        agreed: str | None = None,
-        on_commit: Callable[[], None] | None = None,
-    ) -> Release:
-        """Answers at these prices by person; None: at all that each has left."""
-        budgets = get_budgets(dataset)
-        kinds = budgets.kinds
-        if budgets.people is None:
-            people = np.empty(0)
-        else:
-            people = budgets.people
-        reader = dataset.features
-        about = [dataset.value, None if reader is None else reader.columns]
-        recoding = getattr(
-            reader, "recoding", None
-        )  # which names the features of rows in memory, too
-        if recoding is None:
-            features = None
-        else:
-            features = [feature.name for feature in recoding.features]
-        facts = (budgets.by_person(kinds.rows), kinds.people, *(() if asked is None else (asked,)))
-        request = Request(question, [*about, features], people, facts, about, facts, features)
-        known = self.ledger.find(key)
-        if (
-            known is not None
-        ):  # looked up before balances are: what it cost then is not asked for again
-            return return_stored(self.ledger, known, request)
-        names = people.tolist()
-
-        def arranged(granted: units.Units) -> Dataset:
-            lowered = budgets.with_grants(granted)
-            owner = replace(dataset.owner, codes=lowered.codes)
-            return replace(dataset, owner=owner, budgets=lowered)
-
-        if asked is None:
-            asked = self._get_remaining(question, names, arranged)
-        return self._reserve_and_release(
-            question, key, request, names, asked, arranged, agreed, on_commit
-        )
+        return release_rows(self.ledger, self.short, question, dataset, key, asked)
 
     def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
         """Return the plan of such a release as it would be made now; no row is read.
@@ -516,14 +473,7 @@ class Session:
         BudgetExceeded
             Nobody can afford it.
         """
-        asked = budgets.by_person(budgets.kinds.epsilon)
-        return plan_affordable(
-            self.ledger,
-            self.short,
-            budgets.names(),
-            asked,
-            lambda granted: question.plan_for(budgets.with_grants(granted)),
-        )
+        return plan_rows(self.ledger, self.short, question, budgets)
 
     def verify(self, *releases: Release) -> None:
         """Check that the books add up, and that releases are in them.
@@ -582,82 +532,10 @@ class Session:
         if known is None or known.release is None or Release.from_json(known.release) != release:
             raise InvalidRelease(
                 "A release is not what was published under its entry: it was changed.",
-                "The books hold the bytes that were published.",
+                "The ledger holds the bytes that were published.",
                 "Ask again under its key for these.",
                 parameter="releases",
             )
-
-    def _get_remaining(
-        self, question: Estimator, people: Sequence[Any], arranged: ArrangeRows
-    ) -> units.Units:
-        """What each has left in the account that the question charges, which a plan for anybody's ε
-        tells.
-        """
-        dataset = arranged(np.full(len(people), AMPLE_UNITS))
-        guarantee = plan_dataset(question, dataset).guarantee
-        if guarantee.currency != "pure epsilon":
-            raise InvalidParameter(
-                "What people have left is not in ε, or is an ε at δ.",
-                "This question is not charged in pure ε.",
-                "Say what the release may cost each, as an ε for everybody or for each person.",
-                parameter="epsilon",
-            )
-        left = self.ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
-        if not left.any():
-            raise BudgetExceeded(
-                "Nobody has anything left in the books.",
-                "This release is charged to the account "
-                f"{f'pure epsilon, {guarantee.neighbours}'!r}.",
-                "Ask for larger grants. Nobody was charged.",
-                parameter="epsilon",
-            )
-        return left
-
-    def _reserve_and_release(
-        self,
-        question: Estimator,
-        key: str,
-        request: Request,
-        people: Sequence[Any],
-        asked: units.Units,
-        arranged: ArrangeRows,
-        agreed: str | None = None,
-        on_commit: Callable[[], None] | None = None,
-    ) -> Release:
-        """Makes a release that these people pay for, in the order of steps that all follow."""
-        payer = LedgerPayer(
-            self.ledger, self.short, key, request, people, asked, arranged, agreed, on_commit
-        )
-        return make_release(question, arranged(asked), payer=payer)[1]
-
-
-def make_estimator(
-    make: Callable[..., Estimator], source: DataSource, **parameters: Any
-) -> Estimator:
-    """Return an estimator of this class for a source.
-
-    Parameters
-    ----------
-    make :
-        the class of the estimator, such as ``sv.Mean``.
-    source :
-        a completed source, which has the bounds.
-    parameters :
-        of the estimator; those that are None are left out.
-
-    Raises
-    ------
-    InvalidParameter, InvalidBounds, InvalidSchema
-        if they are wrong whoever the people are; no table is opened for that.
-    """
-    given = {word: value for word, value in parameters.items() if value is not None}
-    if source.features is None:
-        given |= {"bounds": source.bounds, "missing": source.missing}
-    else:
-        given |= {"bounds": source.features}  # which declares its own constants for missing values
-    estimator = make(**given)
-    estimator.validate()
-    return estimator
 
 
 def plan_from_table(
@@ -694,14 +572,10 @@ def release_from_table(
     Without a ``session`` everybody grants what the table says, and no ledger remembers it. The
     others are those of ``Session.release_rows``; ``watch`` is told how many rows were read.
     """
+    if session is None:
+        return release_unbooked(source, estimator, watch)
     dataset = read_source(estimator, source, watch)
-    budgets = get_budgets(dataset)
-    if session is not None:
-        return session.release_rows(estimator, budgets, dataset, key, agreed, on_commit)
-    # Books that end with the process need no accounts: people are counted and protected, but not
-    # named.
-    nameless = replace(dataset, budgets=replace(budgets, people=None))
-    return make_release(estimator, nameless)[1]
+    return session.release_rows(estimator, get_budgets(dataset), dataset, key, agreed, on_commit)
 
 
 def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:

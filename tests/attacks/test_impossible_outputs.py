@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cases import CASES, PEOPLE, captured, worst_pairs
-from sottovoce.noise import integer
+from sottovoce.noise import source
 
 MEAN = CASES[0]
 
@@ -95,5 +95,5 @@ def test_doubles_really_give_the_neighbour_away():
 
 
 def test_every_integer_near_the_centre_is_reached_by_both_neighbours():
-    draws = np.array(integer.draw_laplace(2.0, 20_000))
+    draws = np.array(source.draw_laplace(2.0, 20_000))
     assert set(range(-8, 9)) <= set(draws.tolist())

@@ -46,7 +46,7 @@ def test_no_command_but_init_begins_books(tmp_path, words, there):
         books.touch()
     refused = command(*words, "--ledger", books)
     assert refused.exit_code == 2
-    assert "There are no books at this place" in refused.stderr
+    assert "There is no ledger at this place" in refused.stderr
     assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [
         ("books.db", 0)
     ] * there

@@ -154,7 +154,7 @@ def test_an_empty_database_is_begun_by_init_alone(in_file):
     assert in_file.file.stat().st_size > 0
     refused = CliRunner().invoke(ledger_app, ["verify", "--ledger", str(in_file.file)])
     assert refused.exit_code == 2
-    assert "There are no books at this place" in refused.stderr
+    assert "There is no ledger at this place" in refused.stderr
     assert not list(in_file.keys.glob("*.key"))
 
 

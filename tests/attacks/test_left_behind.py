@@ -120,7 +120,7 @@ class Rows:
 
 CLOSED = """
 import io, os, subprocess, sys, tempfile
-import sottovoce.data.engines.arrow, sottovoce.data.files
+import sottovoce.data.engines.arrow
 from sottovoce import private_files
 from sottovoce.cli.options import close_memory
 from sottovoce.web.uploads import save_table

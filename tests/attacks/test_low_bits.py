@@ -40,7 +40,7 @@ from sottovoce.estimators import (
     ridge_recipe,
 )
 from sottovoce.noise import continuous, source
-from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.source import AnswerGrid
 
 SOURCES = Path(sv.__file__).parent
 #: So many uniform numbers are tried on either side of the one that is looked for; fewer where each
@@ -255,12 +255,12 @@ def test_every_answer_is_possible_under_both_tables(case, monkeypatch):
     2^-70).
     """
     one, two = (case.prepared(table) for table in case.tables())
-    choose = ridge_objective.selection.permute_and_flip
+    choose = ridge_objective.source.permute_and_flip
     for _ in range(5):
         chosen: list[int] = []
         with watched(monkeypatch) as seen, monkeypatch.context() as patch:
             patch.setattr(
-                ridge_objective.selection,
+                ridge_objective.source,
                 "permute_and_flip",
                 lambda *a, chosen=chosen: chosen.append(choose(*a)) or chosen[-1],
             )
@@ -268,10 +268,10 @@ def test_every_answer_is_possible_under_both_tables(case, monkeypatch):
         for estimator, plan, rows in (one, two):
             with pytest.MonkeyPatch.context() as patch:
                 aim(patch, case, estimator, plan, rows, value, seen)
-                # What a stage chooses has a chance under every table, exactly (noise/selection.py).
+                # What a stage chooses has a chance under every table, exactly (noise/source.py).
                 again = iter(chosen)
                 patch.setattr(
-                    ridge_objective.selection,
+                    ridge_objective.source,
                     "permute_and_flip",
                     lambda *_, again=again: next(again),
                 )

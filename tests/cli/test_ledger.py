@@ -143,7 +143,7 @@ def test_asking_more_than_anybody_has_left_says_so(run, release, books, folder):
     line = ("plan", "mean", folder / "salaries.csv", *MEAN, "--ledger", books, "--epsilon", 3)
     for refused in (release("june", 3), run(*line)):
         assert (refused.exit_code, refused.stdout) == (2, "")
-        assert refused.stderr.startswith("BudgetExceeded: Nobody has as much left in the books")
+        assert refused.stderr.startswith("BudgetExceeded: Nobody has as much left in the ledger")
         assert "has left: 2 (pure epsilon, replace)" in refused.stderr.replace("\n", " ")
     assert left(books, "u0", "u1", "u2") == [0.1, 0.5, 2]
 
@@ -181,7 +181,7 @@ def test_interrupted_anywhere_a_release_is_charged_once_or_not_at_all(
         assert "Nobody was charged by this attempt." in cut.stderr
         assert again.exit_code == 0
     elif step == "publish: committed":
-        assert "The release is in the books" in cut.stderr
+        assert "The release is in the ledger" in cut.stderr
         assert Release.from_json(again.stdout).question == "mean"
     else:
         assert "The key 'may' is reserved, and what was reserved stays spent" in cut.stderr
@@ -228,10 +228,10 @@ def test_books_are_never_begun_by_mistake(run, ledger, folder):
         ("grant", folder / "salaries.csv"),
     ):
         assert (
-            "LedgerUnavailable: There are no books at this place."
+            "LedgerUnavailable: There is no ledger at this place."
             in ledger(*words, "--ledger", folder / "b").stderr
         )
-        assert ledger(*words).stderr.startswith("InvalidParameter: No books are named.")
+        assert ledger(*words).stderr.startswith("InvalidParameter: No ledger is named.")
     line = ("--epsilon", 0.1, "--key", "may", "--ledger", f"sqlite:///{folder / 'b'}")
     assert run("release", "mean", folder / "salaries.csv", *MEAN, *line).stderr.startswith(
         "LedgerUnavailable"
@@ -244,7 +244,7 @@ def test_books_are_never_begun_by_mistake(run, ledger, folder):
 def test_books_that_have_begun_are_not_begun_again(ledger, books):
     refused = ledger("init", books)
     assert refused.exit_code == 2
-    assert "There are books at this place already." in refused.stderr
+    assert "There is a ledger at this place already." in refused.stderr
     assert left(books, "u1") == [0.5]
 
 
@@ -434,7 +434,7 @@ def test_verify_finds_a_changed_release_and_one_of_other_books(release, run, led
     release("june", 0.1, "--out", folder / "june.json")
     good = ledger("verify", out, folder / "june.json", "--ledger", books)
     assert good.exit_code == 0
-    assert "The books add up, and 2 of 2 releases are in them: 6 entries, head " in good.stdout
+    assert "The ledger adds up, and 2 of 2 releases are in it: 6 entries, head " in good.stdout
     made = Release.load(out)
     changed = {**made.__dict__, "value": made.value + 1}
     out.write_text(Release(**changed).to_json())
@@ -455,7 +455,7 @@ def test_older_books_are_sealed_until_somebody_says_why_they_are_good(
     refused = release("june")
     assert refused.exit_code == 2
     assert "LedgerSealed" in refused.stderr
-    assert "These books are sealed" in ledger("balance", "--person", "u1", "--ledger", books).stderr
+    assert "This ledger is sealed" in ledger("balance", "--person", "u1", "--ledger", books).stderr
     assert ledger("verify", folder / "may.json", "--ledger", books).exit_code == 2
     assert ledger("unseal", "--reason", "  ", "--ledger", books).exit_code == 2
     assert ledger("unseal", "--reason", "the disc of May is lost", "--ledger", books).exit_code == 0
@@ -599,7 +599,7 @@ def test_a_statement_is_checked_with_the_public_key_alone(release, ledger, books
     page = folder / "u1.html"
     assert ledger("statement", "--person", "u1", "--out", page, "--ledger", books).exit_code == 0
     key = ledger("key", "--ledger", books).stdout.strip()
-    assert "have signed entry 3" in ledger("check", page, "--key", key).stdout
+    assert "has signed entry 3" in ledger("check", page, "--key", key).stdout
     assert ledger("check", page).stderr.startswith("InvalidParameter")
     assert ledger("check", page, "--key", "00" * 32).stderr.startswith("LedgerBroken")
     text = page.read_text()

@@ -23,9 +23,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import sottovoce as sv
+from sottovoce.arrays import guard_formula
 from sottovoce.cli import console
 from sottovoce.cli import market as module
-from sottovoce.data.files import guard_formula
 from sottovoce.market import Allocation
 from sottovoce.report.market import NOT_PROTECTED, MarketOutcome
 

@@ -108,9 +108,9 @@ def refused(*options: object) -> str:
 
 
 def test_books_are_not_made_by_mistake(tmp_path, books):
-    assert "No books are named" in refused()
+    assert "No ledger is named" in refused()
     for place in (tmp_path / "other.db", f"sqlite:///{tmp_path / 'other.db'}"):
-        assert "no books at this place" in refused("--ledger", place)
+        assert "no ledger at this place" in refused("--ledger", place)
     assert not (tmp_path / "other.db").exists()
     assert "reserved for others" in refused("--ledger", books, "--port", 80)
 

@@ -15,8 +15,8 @@ from sottovoce import errors
 from sottovoce.budgets import Budgets
 from sottovoce.data import kernels
 from sottovoce.estimators import mean
-from sottovoce.noise import integer
-from sottovoce.noise.grid import Grid
+from sottovoce.noise import source
+from sottovoce.noise.source import Grid
 from sottovoce.weights import Weights
 
 MEAN, MEDIAN, _ = CASES
@@ -122,9 +122,9 @@ def test_a_choice_scale_divided_by_one_and_a_half_is_caught(monkeypatch):
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(
     which, draws, monkeypatch
 ):
-    original = integer.sample_opendp_laplace
+    original = source.sample_opendp_laplace
     monkeypatch.setattr(
-        integer, "sample_opendp_laplace", lambda scale, size: original(scale / 1.5, size)
+        source, "sample_opendp_laplace", lambda scale, size: original(scale / 1.5, size)
     )
     people = PEOPLE[0]
     loss, charge = measured_loss(MEAN, people, strictest_and_loosest(people)[which], draws)

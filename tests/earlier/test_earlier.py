@@ -157,7 +157,7 @@ def test_releases_verify_in_the_books_and_changed_ones_do_not(session):
 def test_the_statement_checks_with_the_public_key(run, tmp_path):
     page = HERE / "statement.html"
     checked = run("ledger", "check", page, "--key", FACTS["public_key"])
-    assert "This statement holds: the books have signed entry 16" in checked.stdout
+    assert "This statement holds: the ledger has signed entry 16" in checked.stdout
     assert run("ledger", "check", page, "--key", "00" * 32).exit_code == 2
     text = read("statement.html")
     granted = f"{40 * 10**9:x}"

@@ -19,18 +19,31 @@ import pytest
 import sottovoce as sv
 from seams import seeded
 from sottovoce.data import engine, loss_kernels, regression_kernels
-from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.encoding import (
+    MATRIX_COLUMN,
+    ClassLabel,
+    EncodedReader,
+    Label,
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+)
+from sottovoce.data.engine import GroupLookup
 from sottovoce.data.engines import arrow
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.loss_kernels import HuberTerms, LogisticTerms, round_to_grid
-from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label, UnitBallReader
-from sottovoce.data.regression_kernels import ResidualHistogram
+from sottovoce.data.loss_kernels import (
+    ClassicHuber,
+    HuberTerms,
+    LogisticTerms,
+    ResidualHistogram,
+    SoftHuber,
+    round_to_grid,
+)
 from sottovoce.errors import InvalidParameter, ReleaseFailed
 from sottovoce.estimators import erm as erm_module
 from sottovoce.estimators import logistic_mechanism
 from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
 from sottovoce.estimators.posterior_mechanism import Gram
-from sottovoce.noise.grid import Grid
+from sottovoce.noise.source import Grid
 from sottovoce.schema import Classes
 from sottovoce.solvers import losses, newton
 
@@ -50,7 +63,7 @@ EXACT = np.array([Fraction(t) + Fraction(1, 2**90) for t in theta], dtype=object
 
 
 def regression(point=theta, **options):
-    soft = losses.SoftHuber(TAU, 0.2)
+    soft = SoftHuber(TAU, 0.2)
     common = {
         "reader": EncodedReader(RECODING),
         "label": LABEL,
@@ -323,9 +336,9 @@ def error_of_a_certificate(soft, size):
     Z[:, 1] = np.clip(Z[:, 0] + rng.normal(0, 0.3 / max(size, 1), 200), -0.5, 0.5)
     point = EXACT + np.array([0, Fraction(size), -Fraction(size), *[0] * (P - 2)], dtype=object)
     if soft:
-        loss = losses.SoftHuber(TAU, 0.2)
+        loss = SoftHuber(TAU, 0.2)
     else:
-        loss = losses.ClassicHuber(TAU)
+        loss = ClassicHuber(TAU)
     kernel = replace(regression(), row_weights=v, loss=loss)
     value, gradient, curvature = summed(kernel, v, Z, y)
     extended = summed(replace(kernel, theta=point, extended=True), v, Z, y)[1]

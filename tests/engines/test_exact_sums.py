@@ -15,10 +15,10 @@ import pytest
 
 from sottovoce.data import engine
 from sottovoce.data.census import take_census
-from sottovoce.data.engine import get_engine
+from sottovoce.data.engine import GroupLookup, get_engine
 from sottovoce.data.engines import arrow
-from sottovoce.data.kernels import GroupLookup, WeightedHistogram, WeightedSum
-from sottovoce.noise.grid import Grid
+from sottovoce.data.kernels import WeightedHistogram, WeightedSum
+from sottovoce.noise.source import Grid
 
 N = 3000
 GRID = Grid.cover(-5.0, 12.7, 32)

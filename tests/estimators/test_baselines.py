@@ -36,7 +36,7 @@ from sottovoce.estimators.baselines import (
     choose_rows,
     compute_threshold,
 )
-from sottovoce.noise import selection, source
+from sottovoce.noise import source
 from sottovoce.units import UNITS_PER_EPSILON
 
 SIGMAS = 6
@@ -74,7 +74,7 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
         uniform = mpmath.mpf(sum(w << (64 * (len(rest) - i)) for i, w in enumerate([word, *rest])))
         expected = bool(uniform < bias * mpmath.mpf(2) ** (64 * (len(rest) + 1)))
     with source._seam(Script(word, *rest)):
-        assert bool(selection.sample_by_budget(np.array([epsilon]), threshold)[0]) == expected
+        assert bool(source.sample_by_budget(np.array([epsilon]), threshold)[0]) == expected
 
 
 @settings(max_examples=300, deadline=None)
@@ -82,7 +82,7 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
 def test_the_chance_in_doubles_is_as_exact_as_the_comparison_takes_it_to_be(threshold, share):
     """ "… in doubles: a relative error below 2^-44 where it is above 2^-64." """
     epsilon = int(threshold * share)
-    chance = float(selection.compute_inclusion_probability(np.array([epsilon]), threshold)[0])
+    chance = float(source.compute_inclusion_probability(np.array([epsilon]), threshold)[0])
     with mpmath.workdps(60):
         exact = exact_chance(epsilon, threshold)
         assert 0 <= chance <= 1
@@ -97,7 +97,7 @@ def test_people_are_kept_as_often_as_promised_and_a_tenth_off_is_rejected(epsilo
     n = 200_000
     p = min(math.expm1(epsilon) / math.expm1(threshold), 1.0)
     kept = int(
-        selection.sample_by_budget(
+        source.sample_by_budget(
             np.full(n, round(epsilon * UNITS_PER_EPSILON)), round(threshold * UNITS_PER_EPSILON)
         ).sum()
     )
@@ -111,7 +111,7 @@ def test_people_are_kept_as_often_as_promised_and_a_tenth_off_is_rejected(epsilo
 def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
     huge = np.array([1000, 999, 1], dtype=np.int64) * UNITS_PER_EPSILON
     with np.errstate(all="raise", under="ignore"):
-        assert selection.compute_inclusion_probability(huge, 1000 * UNITS_PER_EPSILON)[
+        assert source.compute_inclusion_probability(huge, 1000 * UNITS_PER_EPSILON)[
             :2
         ].tolist() == [
             1.0,
@@ -120,7 +120,7 @@ def test_budgets_of_thousands_neither_overflow_nor_round_a_chance_to_zero():
     with source._seam(
         Script(2**64 - 1, 0, 0, *[0] * 40)
     ):  # all-zero words: a chance of e^(−999) is still a chance
-        assert selection.sample_by_budget(huge, 1000 * UNITS_PER_EPSILON).tolist() == [
+        assert source.sample_by_budget(huge, 1000 * UNITS_PER_EPSILON).tolist() == [
             True,
             True,
             True,

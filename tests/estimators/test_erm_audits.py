@@ -28,15 +28,13 @@ from sottovoce.accounting import subsampled
 from sottovoce.accounting.renyi import gaussian_delta
 from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.data import regression_kernels
-from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, get_default_engine
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.readers import MATRIX_COLUMN, EncodedReader, Label
+from sottovoce.data.encoding import MATRIX_COLUMN, EncodedReader, Label, Recoding
+from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
 from sottovoce.data.regression_kernels import clip_gradients
 from sottovoce.estimators import erm as erm_module
 from sottovoce.estimators import erm_mechanism
 from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
-from sottovoce.noise import integer, selection, source
+from sottovoce.noise import source
 
 DELTA = 0.1
 BOUNDS = sv.Bounds(features=(np.zeros(2), np.ones(2)), label=(-1, 1))
@@ -380,7 +378,7 @@ def draws_of(people, owner, sign, count, **options) -> np.ndarray:
     most = run.plan.budgets.by_person(run.plan.weights.person)[place]
     mine = run.descent.exact_sum(run.people, np.zeros(3)) @ DIRECTION  # all others add nothing
     noise = np.array(
-        integer.draw_gaussian(run.scale(), count * run.steps), dtype=float
+        source.draw_gaussian(run.scale(), count * run.steps), dtype=float
     )  # of any one direction
     coins = run.descent.choose_people(count * run.steps)
     return (mine * (1.0 if coins is None else coins) + noise).reshape(count, run.steps) / most
@@ -489,7 +487,7 @@ def frequency() -> float:
 
 def test_people_are_drawn_at_the_rate_and_a_step_without_anybody_has_noise():
     assert abs(frequency() - RATE) < 6 * COINS_ERROR
-    assert selection.sample_at_rate(1000, 2**32).all()
+    assert source.sample_at_rate(1000, 2**32).all()
     run = captured(ONE_ROW, 0, 1, **SAMPLED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Descent, "choose_people", lambda self, people: np.zeros(people, dtype=bool))
@@ -572,9 +570,9 @@ def charging_as_before(original):
 
 
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(monkeypatch):
-    original = integer.sample_opendp_gaussian
+    original = source.sample_opendp_gaussian
     monkeypatch.setattr(
-        integer, "sample_opendp_gaussian", lambda scale, size: original(scale / 1.5, size)
+        source, "sample_opendp_gaussian", lambda scale, size: original(scale / 1.5, size)
     )
     bound, _, promised = full_batch(ONE_ROW, strictest_and_loosest(ONE_ROW)[1], 20_000, steps=1)
     assert bound > promised

@@ -15,6 +15,7 @@ import pytest
 
 import sottovoce as sv
 from sottovoce import units
+from sottovoce.data import loss_kernels
 from sottovoce.estimators import (
     ridge_errors,
     ridge_objective,
@@ -23,7 +24,7 @@ from sottovoce.estimators import (
     ridge_statistics,
 )
 from sottovoce.noise import continuous
-from sottovoce.solvers import losses, newton
+from sottovoce.solvers import newton
 
 P = 4
 BOUNDS = sv.Bounds(features=(np.zeros(P), np.ones(P)), label=(-1, 1))
@@ -342,7 +343,7 @@ def sums_of(X, y, people, rho):
         else:
             law = "draw_laplace"
         patch.setattr(
-            ridge_statistics.integer, law, lambda scale, size: (scales.append(scale), [0] * size)[1]
+            ridge_statistics.source, law, lambda scale, size: (scales.append(scale), [0] * size)[1]
         )
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["sums"], scales, ridge
@@ -415,7 +416,7 @@ def scores_of(X, y, people, buy=buy_scale):
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ridge_objective.selection, "permute_and_flip", caught)
+        patch.setattr(ridge_objective.source, "permute_and_flip", caught)
         buy(ridge_objective.StagedFit(rows, budgets, "soft"))
     return seen
 
@@ -456,8 +457,8 @@ def test_labels_at_an_end_that_count_twice_are_caught(monkeypatch):
 
 def test_a_correction_without_its_threshold_is_caught(monkeypatch):
     """Noise for the threshold, and pulls that are not held to it: the range of the label twice."""
-    original = ridge_objective.losses.SoftHuber
-    monkeypatch.setattr(ridge_objective.losses, "SoftHuber", lambda tau, H: original(4 * tau, H))
+    original = loss_kernels.SoftHuber
+    monkeypatch.setattr(ridge_objective, "SoftHuber", lambda tau, H: original(4 * tau, H))
     assert any(objective_loss(ONE_ROW, o, stage=run_correction) > ONE_ROW[0][o] for o in (0, 29))
 
 
@@ -503,9 +504,7 @@ def test_rows_counted_instead_of_people_are_caught(monkeypatch):
 
 
 def test_a_plain_huber_loss_without_its_logarithm_is_caught(monkeypatch):
-    monkeypatch.setattr(
-        ridge_objective.losses, "SoftHuber", lambda tau, H: losses.ClassicHuber(tau)
-    )
+    monkeypatch.setattr(ridge_objective, "SoftHuber", lambda tau, H: loss_kernels.ClassicHuber(tau))
     people = ONE_ROW
     n = 30
     first = np.ones(n)

@@ -27,9 +27,9 @@ import engine_cases as cases
 from sottovoce import errors
 from sottovoce.data import engine
 from sottovoce.data.census import take_census
-from sottovoce.data.engine import get_engine, open_engine
-from sottovoce.data.kernels import GroupLookup, WeightedSum
-from sottovoce.noise.grid import Grid
+from sottovoce.data.engine import GroupLookup, get_engine, open_engine
+from sottovoce.data.kernels import WeightedSum
+from sottovoce.noise.source import Grid
 
 TABLE = cases.rows()
 KINDS = ("arrow", "duckdb", "dask", "spark")

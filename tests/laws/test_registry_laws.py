@@ -8,11 +8,9 @@ from __future__ import annotations
 import pytest
 
 import registry_laws
+from registry_laws import QUESTIONS
 from sottovoce.estimators import _BUILT_IN
 
-#: All but regressions on public features, whose plans need the features; their laws and audits are
-#: in tests/estimators/test_labels.py.
-QUESTIONS = [one for one in _BUILT_IN if "bounds" in one.load_class()().get_params()]
 #: How many answers are drawn every time: a model takes longer, and is audited in its own tests too.
 DRAWS = {"column": 2000, "regression": 200, "classes": 200}
 every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.name)

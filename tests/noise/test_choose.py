@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import log_law
 from seams import Script
-from sottovoce.noise import selection, source
+from sottovoce.noise import source
 
 SIGMAS = 6
 
@@ -26,7 +26,7 @@ def test_coins_have_their_bias(gap, scale):
     """
     n = 200_000
     p = math.exp(-gap / scale)
-    heads = selection.flip_coins(np.full(n, gap, dtype=np.int64), scale).sum()
+    heads = source.flip_coins(np.full(n, gap, dtype=np.int64), scale).sum()
     assert abs(heads - n * p) <= SIGMAS * math.sqrt(n * p * (1 - p))
 
 
@@ -49,7 +49,7 @@ def test_a_coin_is_decided_as_an_infinitely_precise_uniform_would_decide_it(
         uniform /= mpmath.mpf(2) ** (64 * (len(rest) + 1))
         expected = bool(uniform < bias)
     with source._seam(Script(word, *rest)):
-        decided = bool(selection.flip_coins(np.array([gap], dtype=np.int64), scale)[0])
+        decided = bool(source.flip_coins(np.array([gap], dtype=np.int64), scale)[0])
     assert (
         decided == expected or abs(gap / scale) > 2500
     )  # beyond, the script would need more words than it has
@@ -61,7 +61,7 @@ def test_nothing_underflows_to_impossible():
     """
     zeros = Script(*[0] * 60)
     with source._seam(zeros):
-        assert selection.flip_coins(np.array([1000], dtype=np.int64), 1)[0]
+        assert source.flip_coins(np.array([1000], dtype=np.int64), 1)[0]
     assert math.exp(-1000) == 0.0
 
 
@@ -70,9 +70,7 @@ def test_choices_follow_their_law_and_reject_a_scale_off_by_a_tenth(mechanism):
     scores = np.array([0, 3, 7, 7, 20, 40], dtype=np.int64)
     scale = 10
     n = 40_000
-    chosen = np.bincount(
-        [getattr(selection, mechanism)(scores, scale) for _ in range(n)], minlength=6
-    )
+    chosen = np.bincount([getattr(source, mechanism)(scores, scale) for _ in range(n)], minlength=6)
     assert distance(chosen, law(mechanism, scores, scale)) < 60  # chi-square, 5 degrees: P < 1e-11
     assert distance(chosen, law(mechanism, scores, scale * 1.1)) > 60
     assert distance(chosen, law(mechanism, scores, scale / 1.1)) > 60
@@ -99,5 +97,5 @@ def test_the_law_used_by_the_audits_sums_to_one():
 
 
 def test_one_candidate_is_chosen_for_certain():
-    assert selection.permute_and_flip(np.array([7], dtype=np.int64), 1) == 0
-    assert selection.exponential(np.array([7], dtype=np.int64), 1) == 0
+    assert source.permute_and_flip(np.array([7], dtype=np.int64), 1) == 0
+    assert source.exponential(np.array([7], dtype=np.int64), 1) == 0

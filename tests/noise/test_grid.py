@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sottovoce.data.kernels import exact_dot
 from sottovoce.errors import InvalidBounds
-from sottovoce.noise.grid import Grid, snap_to_grid
+from sottovoce.noise.source import Grid, snap_to_grid
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 bounds = st.tuples(finite, finite).filter(

@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sottovoce.noise import continuous, integer, source
+from sottovoce.noise import continuous, source
 
 SIGMAS = 6
 
@@ -29,7 +29,7 @@ def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minu
     scale,
 ):
     """ "Returns independent integers Z with P[Z=z] ∝ exp(−|z|/scale), exactly." """
-    z = np.array(integer.draw_laplace(scale, 40_000), dtype=float)
+    z = np.array(source.draw_laplace(scale, 40_000), dtype=float)
 
     def mean_size(s):  # E|Z| of the discrete Laplace law
         return 2 * math.exp(-1 / s) / -math.expm1(-2 / s)
@@ -43,7 +43,7 @@ def test_laplace_returns_integers_z_with_probability_proportional_to_exp_of_minu
 def test_small_laplace_matches_its_whole_probability_table():
     scale = 1.3
     n = 60_000
-    z = np.array(integer.draw_laplace(scale, n))
+    z = np.array(source.draw_laplace(scale, n))
     top = (1 - math.exp(-1 / scale)) / (1 + math.exp(-1 / scale))
     for k in range(-6, 7):
         p = top * math.exp(-abs(k) / scale)
@@ -53,7 +53,7 @@ def test_small_laplace_matches_its_whole_probability_table():
 @pytest.mark.parametrize("scale", [0.8, 12.0, 2.0**40])
 def test_gaussian_returns_integers_z_with_probability_proportional_to_exp_of_minus_z_squared(scale):
     """ "Returns independent integers Z with P[Z=z] ∝ exp(−z²/(2·scale²)), exactly." """
-    z = np.array(integer.draw_gaussian(scale, 40_000), dtype=float)
+    z = np.array(source.draw_gaussian(scale, 40_000), dtype=float)
 
     def second_moment(s):
         if s > 100:
@@ -68,7 +68,7 @@ def test_gaussian_returns_integers_z_with_probability_proportional_to_exp_of_min
     assert off_by(z**2, second_moment(scale / 1.1)) > SIGMAS
 
 
-@pytest.mark.parametrize("draw", [integer.draw_laplace, integer.draw_gaussian])
+@pytest.mark.parametrize("draw", [source.draw_laplace, source.draw_gaussian])
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 2.0**46])
 def test_a_scale_that_could_reach_the_end_of_int64_is_refused(draw, scale):
     with pytest.raises(ValueError, match="scale"):
@@ -262,20 +262,20 @@ def test_draws_of_nearby_uniforms_differ_by_less_than_2_to_the_minus_70_in_the_t
 
 
 def test_a_forked_child_never_repeats_its_parent():
-    integer.draw_laplace(2.0**40)  # OpenDP is loaded and has drawn before the fork
+    source.draw_laplace(2.0**40)  # OpenDP is loaded and has drawn before the fork
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.write(
-            writer, f"{source.draw_bytes(16).hex()} {integer.draw_laplace(2.0**40, 2)}".encode()
+            writer, f"{source.draw_bytes(16).hex()} {source.draw_laplace(2.0**40, 2)}".encode()
         )
         os._exit(0)
     os.waitpid(child, 0)
     theirs = os.read(reader, 1000).decode()
     os.close(reader)
     os.close(writer)
-    assert theirs != f"{source.draw_bytes(16).hex()} {integer.draw_laplace(2.0**40, 2)}"
-    assert theirs.split(" ", 1)[1] != str(integer.draw_laplace(2.0**40, 2))
+    assert theirs != f"{source.draw_bytes(16).hex()} {source.draw_laplace(2.0**40, 2)}"
+    assert theirs.split(" ", 1)[1] != str(source.draw_laplace(2.0**40, 2))
 
 
 def test_the_kernel_agrees_with_opendps_own_privacy_map():

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
+from sottovoce.data import loss_kernels
 from sottovoce.estimators import logistic_mechanism, ridge_objective
-from sottovoce.solvers import losses, newton
+from sottovoce.solvers import newton
 
 BOX = sv.Bounds(features=(-0.5, 0.5), label=(-1, 1))
 
@@ -322,7 +323,7 @@ def problem(n=50, slopes=3, tau=0.3, error=0.0, astray=None):
     v = rng.exponential(size=n)
     ridge = np.array([2.0] + [3.0] * slopes)
     H = float((0.25 / ridge).sum())
-    loss = losses.SoftHuber(tau, H)
+    loss = loss_kernels.SoftHuber(tau, H)
 
     def terms(theta, extended):
         rho, psi, bend = loss(y - phi @ theta.astype(np.float64))

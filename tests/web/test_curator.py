@@ -587,7 +587,7 @@ def test_a_table_that_was_spent_down_says_so_next_to_the_slider(client):
     asked = {"question": "mean", "column": "cost", "share": "100"}
     answer = client.get(f"/question/{client.name}", params=asked)
     assert "share" in wrong(answer)
-    assert "Nobody has as much left in the books as this release asks of them." in answer.text
+    assert "Nobody has as much left in the ledger as this release asks of them." in answer.text
 
 
 def test_some_who_cannot_pay_are_counted_without_names(client):

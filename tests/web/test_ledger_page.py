@@ -148,7 +148,7 @@ def test_verifying_says_in_words_whether_the_books_add_up(client, workspace, tmp
         database.execute("UPDATE accounts SET spent = spent - 1 WHERE spent = 105000000")
     database.close()
     assert (
-        "The books do not add up: an entry, an amount, a balance or a release was changed."
+        "The ledger does not add up: an entry, an amount, a balance or a release was changed."
         in verdict(client)
     )
     assert client.get("/ledger/verify/no-such-work").headers["location"] == "/ledger"
@@ -255,7 +255,7 @@ def test_sealed_books_say_so(client, workspace):
     assert "This ledger is sealed" in client.get("/ledger").text
     refused = client.post("/ledger/person", data={**GRANT, "amount": "0.7"})
     assert (refused.status_code, complaints(refused.text)) == (422, set())
-    assert 'id="refused">These books are sealed' in refused.text, "it is about no field"
+    assert 'id="refused">This ledger is sealed' in refused.text, "it is about no field"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1000, "dark"), (360, "light")])

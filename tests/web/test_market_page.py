@@ -304,7 +304,7 @@ def test_books_that_refuse_are_told_next_to_the_box(client, workspace):
     workspace.session.ledger.seal(3, "ab" * 32)
     answer = client.post("/market/take", data={**FORM, "table": sent(client), "sure": "yes"})
     assert (answer.status_code, complaints(answer.text)) == (422, {"sure"})
-    assert "These books are sealed" in answer.text
+    assert "This ledger is sealed" in answer.text
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1000, "light"), (360, "dark")])

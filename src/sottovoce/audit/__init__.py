@@ -18,6 +18,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from sottovoce.moved import OLD_PATHS as _OLD_PATHS
+
 if TYPE_CHECKING:
     from sottovoce.accounting.profiles import (
         gaussian_epsilon,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from sottovoce.data.engine import Watch as _Watch
     from sottovoce.data.source import DataSource as _DataSource
     from sottovoce.release import Release as _Release
+
+__path__.append(_OLD_PATHS)
 
 #: Where each name is at home; it is loaded on first use, because whoever draws an audit needs no
 #: estimator.
@@ -98,8 +102,7 @@ def audit_from_table(
     from sottovoce.accounting.profiles import check_delta
     from sottovoce.audit import inputs
     from sottovoce.audit.instance_losses import PerInstance
-    from sottovoce.data.encoding import Recoding
-    from sottovoce.data.readers import Label
+    from sottovoce.data.encoding import Label, Recoding
     from sottovoce.data.source import describe_rows
 
     level = float(check_delta(delta))

@@ -66,10 +66,9 @@ from sottovoce.audit.mechanisms import (
     compute_changes,
 )
 from sottovoce.budgets import BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding, UnitBall
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup, invalid_values_error
-from sottovoce.data.readers import Label, Reader, UnitBallReader
+from sottovoce.data.encoding import Label, Reader, Recoding, UnitBall, UnitBallReader
+from sottovoce.data.engine import Dataset, GroupLookup
+from sottovoce.data.kernels import invalid_values_error
 from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType

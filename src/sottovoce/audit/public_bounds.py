@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from sottovoce import wording
+from sottovoce import units
 from sottovoce.accounting import profiles, renyi
 from sottovoce.arrays import ColumnLike, Floats, TableLike, to_doubles
 from sottovoce.audit import inputs, leverages
 from sottovoce.audit.confidential import ConfidentialArray, ConfidentialObject, confidential_error
 from sottovoce.audit.inputs import make_row, split_record
 from sottovoce.errors import InvalidParameter
-from sottovoce.noise import integer
+from sottovoce.noise import source
 from sottovoce.release import Release
 from sottovoce.schema import is_between
+from sottovoce.units import round_upward
 from sottovoce.weights import TOTAL_BITS, WEIGHT_BITS
-from sottovoce.wording import round_upward
 
 Neighbours = Literal["add or remove", "replace"]
 
@@ -80,7 +80,7 @@ class Mine:
             One paragraph.
         """
         if self.epsilon < 20:
-            factor = wording.format_odds(self.epsilon)
+            factor = units.format_odds(self.epsilon)
         else:
             factor = f"e^{round_upward(self.epsilon)}"
         lines = [
@@ -409,7 +409,7 @@ def histogram(
     counts = np.histogram(np.clip(values, cuts[0], cuts[-1]), cuts)[0]
     noisy = (
         int(count) + noise
-        for count, noise in zip(counts, integer.draw_laplace(scale, len(counts)), strict=True)
+        for count, noise in zip(counts, source.draw_laplace(scale, len(counts)), strict=True)
     )
     return PublicHistogram(tuple(cuts.tolist()), tuple(noisy), float(epsilon), neighbours, scale)
 

@@ -16,10 +16,11 @@ import typer
 
 from sottovoce.audit import audit_from_table
 from sottovoce.cli import options
-from sottovoce.cli.console import echo, exit_on_error, get_console
+from sottovoce.cli.console import echo, exit_on_error, get_console, list_inputs
+from sottovoce.cli.options import AnswerOptions
 
 if TYPE_CHECKING:
-    from sottovoce.cli.table_options import TableOptions
+    from sottovoce.data.source import DataSource
     from sottovoce.release import Release
 
 PASSES = ("Counting who takes part", "Checking the rows", "Looking at every row")
@@ -78,35 +79,37 @@ def audit(
     in the table. It is confidential, because it depends on everybody's data. With --mine and
     --record nothing confidential is read.
     """
-    from sottovoce.cli.table_options import TableOptions
+    from sottovoce.data.source import DataSource
 
     if mine is not None:
         return _show_own_bound(mine, record, beta, weight)
     if model is None or table is None:
         raise _nothing_to_audit_error()
-    said = TableOptions(
+    said = DataSource(
         table,
         budget=budget_column,
         epsilon=epsilon,
         person=person_column,
         schema=schema,
-        out=out,
-        force=force,
         text=text,
     )
-    _write_page(model, said, delta, reveal)
+    answer = AnswerOptions(None, out, force, (model, *list_inputs(said)))
+    _write_page(model, said, answer, delta, reveal)
 
 
-def _write_page(model: Path, said: TableOptions, delta: float, reveal: bool) -> None:
+def _write_page(
+    model: Path, said: DataSource, answer: AnswerOptions, delta: float, reveal: bool
+) -> None:
     from sottovoce.cli.console import RowProgress, load_release, refuse_unwritable, write_file
     from sottovoce.report.release import make_audit_page
 
     release = load_release(model)
-    out = said.out or Path("audit.html")
-    refuse_unwritable(out, model, *said.inputs, force=said.force)
+    out = answer.out or Path("audit.html")
+    refuse_unwritable(out, *answer.inputs, force=answer.force)
     with RowProgress(get_console(stderr=True), PASSES) as watch:
         looked = audit_from_table(release, said, delta, watch)
-    out = write_file(out, make_audit_page(looked, release, reveal=reveal), force=said.force)
+    page = make_audit_page(looked, release, reveal=reveal)
+    out = write_file(out, page, force=answer.force)
     echo(str(looked.summary()))
     echo(f"Written to {out}: confidential, and to be read by nobody but you.", stderr=True)
 

@@ -21,8 +21,10 @@ number. What is not said to be public is for its owner alone from its first byte
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,7 +33,7 @@ from functools import wraps
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from rich.console import Console
@@ -39,11 +41,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
-from sottovoce import private_files
+from sottovoce import __version__, private_files
 from sottovoce.cli.start import INTERRUPTED_EXIT, INTERRUPTED_SENTENCE, UNEXPECTED, Interrupts
 from sottovoce.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from sottovoce.data.source import DataSource
     from sottovoce.errors import SottovoceError
     from sottovoce.plan import Plan
     from sottovoce.release import Release
@@ -51,6 +54,30 @@ if TYPE_CHECKING:
 REFUSED_EXIT = 2
 #: Columns of a table that goes to a file or a pipe, which have no width of their own.
 FILE_WIDTH = 120
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sottovoce {__version__}")
+        raise typer.Exit()
+
+
+def begin(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """Personalised differential privacy: everybody sets their own ε, and every one of those
+    promises is kept.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal without ε shows a question mark, not an error
 
 
 def get_console(*, stderr: bool = False) -> Console:
@@ -176,7 +203,7 @@ ARGUMENTS = {
     "grants": "GRANTS",
     "model": "MODEL",
     "names": "NAME",
-    "place": "BOOKS",
+    "place": "LEDGER",
     "release": "RELEASE",
     "releases": "RELEASE",
     "sellers": "SELLERS",
@@ -390,6 +417,12 @@ def _format_bar(share: float) -> str:
     eighths = max(round(share * BAR_WIDTH * 8), 1)
     whole, rest = divmod(eighths, 8)
     return "█" * whole + " ▏▎▍▌▋▊▉"[rest].strip()
+
+
+def list_inputs(said: DataSource, *public: str | None) -> tuple[str | Path, ...]:
+    """Returns the files that are read, so that none is written over."""
+    read = (said.table, said.schema, *public, said.budgets)
+    return tuple(path for path in read if isinstance(path, str | Path))
 
 
 def refuse_unwritable(

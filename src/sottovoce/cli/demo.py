@@ -104,8 +104,9 @@ def _show_tables(studies: list[DemoDataset], out: Path) -> None:
 
 def _show_plan(study: DemoDataset, out: Path) -> None:
     from sottovoce.cli.console import show_plan
+    from sottovoce.estimator import make_estimator
     from sottovoce.estimators.ridge import Ridge
-    from sottovoce.session import make_estimator, plan_from_table
+    from sottovoce.session import plan_from_table
 
     said = _find_source(study, out)
     _show_command(_format_command("plan", study, out))
@@ -115,11 +116,11 @@ def _show_plan(study: DemoDataset, out: Path) -> None:
 
 def _release_model(study: DemoDataset, out: Path) -> Release:
     from sottovoce.cli.console import write_file
+    from sottovoce.estimator import make_estimator, release_unbooked
     from sottovoce.estimators.ridge import Ridge
-    from sottovoce.session import make_estimator, release_from_table
 
     said = _find_source(study, out)
-    release = release_from_table(said, make_estimator(Ridge, said))
+    release = release_unbooked(said, make_estimator(Ridge, said))
     write_file(out / DATASET_FILES[study.key][2], release.to_json(), force=True, public=True)
     _show_command(
         _format_command("release", study, out)

@@ -56,7 +56,7 @@ def init(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="BOOKS",
+            metavar="LEDGER",
             envvar="SOTTOVOCE_LEDGER",
             help="A file, sqlite:///… or postgresql://….",
         ),
@@ -73,7 +73,7 @@ def init(
     session = Session(ledger=open_ledger(place, keys, begin=True))
     if len(list(session.ledger.entries())) > 1:
         raise InvalidParameter(
-            "There are books at this place already.",
+            "There is a ledger at this place already.",
             "",
             "Go on with them, or name another place.",
             parameter="place",
@@ -87,7 +87,8 @@ def init(
     echo(
         f"Beside it are, or will be: {names}. Without the key nobody's account can be found: "
         "keep a copy of it, but "
-        "not with copies of the books. The heads tell whether somebody puts older books in place.",
+        "not with copies of the ledger. The heads tell whether somebody puts an older ledger in "
+        "place.",
         stderr=True,
     )
 
@@ -191,7 +192,7 @@ def history(
 def verify(
     releases: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RELEASE]...", help="Releases that must be in these books."),
+        typer.Argument(metavar="[RELEASE]...", help="Releases that must be in this ledger."),
     ] = None,
     ledger: options.Ledger = None,
     keys: options.Keys = None,
@@ -210,10 +211,10 @@ def verify(
         _refuse_other_bytes(session, path)
     entry = _find_last_entry(session)
     if files:
-        also = f", and {len(files):,} of {len(files):,} releases are in them"
+        also = f", and {len(files):,} of {len(files):,} releases are in it"
     else:
         also = ""
-    echo(f"The books add up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
+    echo(f"The ledger adds up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
     books = get_sql_ledger(session)
     if books.witnesses:
         reached = len(books.witnesses) - len(books.unreached)
@@ -319,7 +320,7 @@ def check(
         number = made.confirm_head(head)
     if head is None:
         echo(
-            f"This statement holds: the books have signed entry {last}, which confirms what came "
+            f"This statement holds: the ledger has signed entry {last}, which confirms what came "
             "before it."
         )
     else:
@@ -425,7 +426,7 @@ def roles(
 @exit_on_error()
 def unseal(
     reason: Annotated[
-        str, typer.Option(help="Why these books are good, or the best there are; it is entered.")
+        str, typer.Option(help="Why this ledger is good, or the best there is; it is entered.")
     ],
     ledger: options.Ledger = None,
     keys: options.Keys = None,
@@ -439,9 +440,9 @@ def unseal(
     session = open_session(ledger, keys)
     if not get_sql_ledger(session).sealed or not reason.strip():
         raise InvalidParameter(
-            "These books are not sealed, or there is no reason.",
+            "This ledger is not sealed, or there is no reason.",
             "",
-            "Pass --reason for sealed books.",
+            "Pass --reason for a sealed ledger.",
         )
     get_sql_ledger(session).unseal(reason)
     entry = _find_last_entry(session)
@@ -551,7 +552,7 @@ def _refuse_other_bytes(session: Session, path: Path) -> None:
     if digest_text(_read_text(path)) not in roots:
         raise InvalidRelease(
             "A release is not what was published under its entry: it was changed.",
-            "The books hold a digest of the bytes.",
+            "The ledger holds a digest of the bytes.",
             "Ask again under its key for the bytes that were published.",
             parameter="releases",
         )

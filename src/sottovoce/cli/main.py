@@ -1,26 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sottovoce schema draft`: the public description of a table, with everything public left to fill
-in.
+"""The command `sottovoce`: its verbs, and nothing of what they do.
 
-The command `sottovoce`: its verbs, and nothing of what they do.
+`sottovoce schema draft`: the public description of a table, with everything public left to fill in.
 
 Whatever is heavy is imported inside the command that needs it, so that help comes at once.
 """
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from sottovoce import __version__
 from sottovoce.cli import options
 from sottovoce.cli.audit import audit
-from sottovoce.cli.console import echo, exit_on_error, write_stdout
+from sottovoce.cli.console import begin, echo, exit_on_error, write_stdout
 from sottovoce.cli.demo import demo
 from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.market import market
@@ -99,39 +95,16 @@ class OrderedCommands(TyperGroup):
 
 # Pretty tracebacks print local variables, which hold data.
 app = typer.Typer(
+    name="sottovoce",
     cls=OrderedCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
+app.callback()(begin)
 app.add_typer(plan_app, name="plan")
 app.add_typer(release_app, name="release")
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"sottovoce {__version__}")
-        raise typer.Exit()
-
-
-@app.callback()
-def sottovoce(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and leave."
-        ),
-    ] = False,
-) -> None:
-    """Personalised differential privacy: everybody sets their own ε, and every one of those
-    promises is kept.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal without ε shows a question mark, not an error
 
 
 @app.command()

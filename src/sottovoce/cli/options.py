@@ -44,8 +44,8 @@ from sottovoce.errors import (
 )
 
 if TYPE_CHECKING:
-    from sottovoce.cli.table_options import TableOptions
     from sottovoce.data.engine import TextFormat
+    from sottovoce.data.source import DataSource
     from sottovoce.ledgers.sql_ledger import SqlLedger
     from sottovoce.session import Session
 
@@ -81,7 +81,7 @@ def refuse_open_password(address: str) -> None:
             "An address in the command line holds a password.",
             "Everybody on this machine can read command lines.",
             "Change the password, and keep the new one in PostgreSQL's file of passwords "
-            "(~/.pgpass); or set the whole address of the books as SOTTOVOCE_LEDGER.",
+            "(~/.pgpass); or set the whole address of the ledger as SOTTOVOCE_LEDGER.",
             parameter="ledger",
         )
 
@@ -155,20 +155,20 @@ Missing = Annotated[
 ]
 Key = Annotated[
     str | None,
-    typer.Option(help="The name of the release in the books: one key, one release, for ever."),
+    typer.Option(help="The name of the release in the ledger: one key, one release, for ever."),
 ]
 Ledger = Annotated[
     str | None,
     typer.Option(
-        metavar="BOOKS",
+        metavar="LEDGER",
         envvar="SOTTOVOCE_LEDGER",
-        help="The books: a file, sqlite:///… or postgresql://….",
+        help="The ledger: a file, sqlite:///… or postgresql://….",
     ),
 ]
 Keys = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", help="For books in PostgreSQL: the folder of their key and heads."
+        metavar="FOLDER", help="For a ledger in PostgreSQL: the folder of its key and heads."
     ),
 ]
 Short = Annotated[
@@ -227,7 +227,7 @@ def make_text_format(
     """Returns how text files are written, as a TextFormat."""
     from sottovoce.data.engine import TextFormat
 
-    return TextFormat("\t" if delimiter in ("tab", "\\t") else delimiter, encoding, decimal)
+    return TextFormat.of_options(delimiter, encoding, decimal)
 
 
 def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -248,6 +248,16 @@ def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True)
+class AnswerOptions:
+    """What a command is told besides its table: under which key, and where the answer goes."""
+
+    key: str | None = None
+    out: Path | None = None
+    force: bool = False  # whether a file that is there already may be replaced
+    inputs: tuple[str | Path, ...] = ()  # the files that are read: none is written over
+
+
+@dataclass(frozen=True)
 class LedgerOptions:
     """Where a release is booked, and what becomes of people who have not enough left; a plan looks
     there too.
@@ -257,13 +267,13 @@ class LedgerOptions:
     keys: Path | None = None
     short: str = "leave-out"
 
-    def refuse_unbookable(self, said: TableOptions, *, key: bool) -> None:
+    def refuse_unbookable(self, said: DataSource, answer: AnswerOptions, *, key: bool) -> None:
         """Refuses rows that are nobody's, and a release without a key, before a table is opened."""
         from sottovoce.errors import InvalidParameter
 
-        if key and not said.key:
+        if key and not answer.key:
             raise InvalidParameter(
-                "A release from books has no key.",
+                "A release from a ledger has no key.",
                 "A key stands for one release, for ever; asked again, it gives the same bytes "
                 "and costs nothing.",
                 "Pass --key, such as --key mean-of-May.",
@@ -271,7 +281,7 @@ class LedgerOptions:
         if said.person is None:
             raise InvalidParameter(
                 "Rows do not say whose they are.",
-                "Accounts in the books belong to people.",
+                "Accounts in the ledger belong to people.",
                 "Pass --person-column, or name it in the schema.",
             )
 
@@ -296,21 +306,21 @@ def open_session(place: str | None, keys: Path | None, short: str = "leave-out")
 
     if place is None:
         raise InvalidParameter(
-            "No books are named.",
+            "No ledger is named.",
             "",
-            "Pass --ledger, or set SOTTOVOCE_LEDGER; `sottovoce ledger init` begins new books.",
+            "Pass --ledger, or set SOTTOVOCE_LEDGER; `sottovoce ledger init` begins a new ledger.",
         )
     refuse_open_password(place)
     how = parse_choice("--short", short, SHORT_POLICIES)
     session = Session(ledger=open_ledger(place, keys, begin=False), short=how)
     books = get_sql_ledger(session)
     if books.sealed:
-        echo(f"These books are sealed: {books.why_sealed}", stderr=True, style="yellow")
+        echo(f"This ledger is sealed: {books.why_sealed}", stderr=True, style="yellow")
     for name, why in books.unreached.items():
         echo(f"Not asked, because {why}: the witness {name}", stderr=True, style="yellow")
     if books.signed_from is None:
         echo(
-            "An earlier version wrote these books: `sottovoce ledger upgrade` before anything is "
+            "An earlier version wrote this ledger: `sottovoce ledger upgrade` before anything is "
             "written.",
             stderr=True,
         )
@@ -322,7 +332,7 @@ def get_sql_ledger(session: Session) -> SqlLedger:
     from sottovoce.ledgers.sql_ledger import SqlLedger
 
     if not isinstance(session.ledger, SqlLedger):
-        raise TypeError("only books in a database are opened here")
+        raise TypeError("only a ledger in a database is opened here")
     return session.ledger
 
 
@@ -419,7 +429,7 @@ class _GrantCollector:
         return []
 
     def __call__(self, batch: Any) -> list[Any]:
-        from sottovoce.data.kernels import as_floats
+        from sottovoce.data.engine import as_floats
 
         person, amount = (batch.column(name) for name in self.columns)
         return [(_read_names(person), as_floats(amount).tolist())]
@@ -481,7 +491,7 @@ def _strip_guard(name: str) -> str:
     """Takes off the apostrophe that keeps a spreadsheet from reading a seller's name as a
     formula.
     """
-    from sottovoce.data.files import guard_formula
+    from sottovoce.arrays import guard_formula
 
     if name.startswith("'") and guard_formula(name[1:]) == name:
         return name[1:]

@@ -168,7 +168,7 @@ def copy_as_text(column: Any) -> Any:
     """
     import pyarrow as pa
 
-    from sottovoce.data.files import guard_formulas
+    from sottovoce.arrays import guard_formulas
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -314,8 +314,8 @@ class ReleasedModel:
     def _read_features(self, batch: Any) -> Floats:
         import numpy as np
 
-        from sottovoce.data.kernels import as_floats
-        from sottovoce.data.readers import number_levels
+        from sottovoce.data.encoding import number_levels
+        from sottovoce.data.engine import as_floats
 
         raw = np.empty((len(batch), len(self.recoding.features)))
         for j, feature in enumerate(self.recoding.features):

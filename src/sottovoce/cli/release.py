@@ -29,12 +29,12 @@ import typer
 from typer.core import TyperGroup
 
 from sottovoce.cli import options as options_module
-from sottovoce.cli.console import echo, exit_on_error, get_console, write_stdout
-from sottovoce.cli.options import LedgerOptions
+from sottovoce.cli.console import echo, exit_on_error, get_console, list_inputs, write_stdout
+from sottovoce.cli.options import AnswerOptions, LedgerOptions
 from sottovoce.estimators import Parameter, Question, list_questions
 
 if TYPE_CHECKING:
-    from sottovoce.cli.table_options import TableOptions
+    from sottovoce.data.source import DataSource
     from sottovoce.estimator import Estimator
     from sottovoce.release import Release
     from sottovoce.session import Session
@@ -97,12 +97,14 @@ def make_command(question: Question) -> Callable[..., None]:
     reading = _list_reading_options(question)
 
     def command(context: typer.Context, **given: Any) -> None:
-        said, booking = _read_common_options(**{name: given.pop(name) for name in common})
+        said, answer, booking = _read_common_options(**{name: given.pop(name) for name in common})
         run = context.obj
         if booking is not None:
             run = partial(run, booking=booking)
         said = replace(said, **{option.name: given.pop(option.name) for option in reading})
-        run(*prepare_question(question, said, given))
+        public = [given.pop(one.name) for one in question.parameters if one.kind == "table"]
+        said, asked = prepare_question(question, said, given, *public)
+        run(said, asked, replace(answer, inputs=list_inputs(said, *public)))
 
     table, *others = common.values()
     context = inspect.Parameter(
@@ -149,41 +151,41 @@ def _make_option(parameter: Parameter) -> inspect.Parameter:
 
 
 def prepare_question(
-    question: Question, said: TableOptions, given: dict[str, Any]
-) -> tuple[TableOptions, Estimator]:
-    """Return the options of the table, completed from the schema, and the estimator.
+    question: Question, said: DataSource, given: dict[str, Any], public: str | None = None
+) -> tuple[DataSource, Estimator]:
+    """Return the table, completed from the schema, and the estimator.
 
     Parameters
     ----------
     question :
         the entry of the registry.
     said :
-        the options of the table.
+        the table, as far as options name it.
     given :
         the question's own parameters; None where one is not given.
+    public :
+        a table of rows that need no protection, for a question that takes one.
 
     Returns
     -------
     tuple
-        options and estimator.
+        source and estimator.
 
     Raises
     ------
     InvalidInput
         if something is missing or wrong.
     """
-    from sottovoce.session import make_estimator
+    from sottovoce.estimator import make_estimator
 
-    tables = {one.name for one in question.parameters if one.kind == "table"}
     _refuse_other_choices(question, given)
-    said = replace(said, **{name: given.pop(name) for name in tables})
     said = question.complete_options(said)
     parameters = question.complete_parameters(given)
     asked: Any = make_estimator(question.load_class(), said, **parameters)
     # Public rows are checked as they are read, and not part of the trial, which would be slow with
     # them.
-    if said.public is not None:
-        asked = asked.set_params(public=read_public_rows(said))
+    if public is not None:
+        asked = asked.set_params(public=read_public_rows(said, public))
     return said, asked
 
 
@@ -191,7 +193,7 @@ def _refuse_other_choices(question: Question, given: dict[str, Any]) -> None:
     from sottovoce.errors import InvalidParameter
 
     for parameter in question.parameters:
-        value = given[parameter.name]
+        value = given.get(parameter.name)
         if parameter.kind == "choice" and value is not None and value not in parameter.values:
             raise InvalidParameter(
                 f"{parameter.option} is none of its choices.",
@@ -217,31 +219,30 @@ def _read_common_options(
     delimiter: options_module.Delimiter = None,
     encoding: options_module.Encoding = None,
     decimal: options_module.Decimal = ".",
-) -> tuple[Any, options_module.LedgerOptions | None]:
+) -> tuple[Any, AnswerOptions, LedgerOptions | None]:
     """The options of every question: whose rows, whose budgets, read by what, and where the
     answer goes.
     """
-    from sottovoce.cli.table_options import TableOptions
+    from sottovoce.data.engine import TextFormat
+    from sottovoce.data.source import DataSource
 
-    said = TableOptions(
+    said = DataSource(
         table,
         budget=budget_column,
         epsilon=epsilon,
         person=person_column,
-        key=key,
-        out=out,
-        force=force,
         name=table_label,
         budgets=budgets,
         engine=engine,
-        text=options_module.make_text_format(delimiter, encoding, decimal),
+        text=TextFormat.of_options(delimiter, encoding, decimal),
     )
-    return said, None if ledger is None else options_module.LedgerOptions(ledger, keys, short)
+    booking = None if ledger is None else LedgerOptions(ledger, keys, short)
+    return said, AnswerOptions(key, out, force), booking
 
 
 NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
 REPEATED_KEY = (
-    "The key {key!r} is in the books: these are the bytes that were released under it, and nobody "
+    "The key {key!r} is in the ledger: these are the bytes that were released under it, and nobody "
     "was charged."
 )
 RESERVED = (
@@ -250,80 +251,86 @@ RESERVED = (
 )
 ELSEWHERE = " The file that was to be written appeared meanwhile, and was left as it is."
 KEPT = (
-    "The release is in the books: asking again under the key {key!r} gives it, and costs nothing."
+    "The release is in the ledger: asking again under the key {key!r} gives it, and costs nothing."
 )
 
 
-def run_release(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:
+def run_release(
+    said: DataSource, asked: Estimator, answer: AnswerOptions, booking: LedgerOptions | None = None
+) -> None:
     """Makes a release, writes it, and says what it means and what it cost whom."""
-    from sottovoce.cli.console import refuse_unwritable
+    from sottovoce.cli.console import RowProgress, refuse_unwritable
+    from sottovoce.estimator import release_unbooked
 
-    refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
-    if booking is None:
-        _show_release(said, _make_release(said, asked), NO_LEDGER, style="dim")
-    else:
-        _run_with_ledger(said, asked, booking)
+    refuse_unwritable(answer.out, *answer.inputs, force=answer.force, public=True)
+    if booking is not None:
+        return _run_with_ledger(said, asked, answer, booking)
+    with RowProgress(get_console(stderr=True)) as watch:
+        made = release_unbooked(said, asked, watch)
+    return _show_release(answer, made, NO_LEDGER, style="dim")
 
 
-def _open_session(said: TableOptions, booking: LedgerOptions, *, key: bool = False) -> Session:
+def _open_session(
+    said: DataSource, answer: AnswerOptions, booking: LedgerOptions, *, key: bool = False
+) -> Session:
     """Returns a session on the books, over which the answer is not to be written."""
     from sottovoce.cli.console import refuse_unwritable
     from sottovoce.cli.options import list_ledger_files, open_session
 
-    booking.refuse_unbookable(said, key=key)
+    booking.refuse_unbookable(said, answer, key=key)
     session = open_session(booking.place, booking.keys, booking.short)
     refuse_unwritable(
-        said.out,
+        answer.out,
         *list_ledger_files(session, booking.place, booking.keys),
-        force=said.force,
+        force=answer.force,
         public=True,
     )
     return session
 
 
-def _run_with_ledger(said: TableOptions, asked: Estimator, booking: LedgerOptions) -> None:
-    session = _open_session(said, booking, key=True)
-    key = str(said.key)
+def _run_with_ledger(
+    said: DataSource, asked: Estimator, answer: AnswerOptions, booking: LedgerOptions
+) -> None:
+    from sottovoce.cli.console import RowProgress
+    from sottovoce.session import release_from_table
+
+    session = _open_session(said, answer, booking, key=True)
+    key = str(answer.key)
     known = session.ledger.find(key)
     with _report_charges_on_failure(session, key):
-        made = _make_release(said, asked, session)
+        with RowProgress(get_console(stderr=True)) as watch:
+            made = release_from_table(said, asked, watch, session, key=key)
         _show_release(
-            said,
+            answer,
             made,
             describe_booking(session, made, key) if known is None else REPEATED_KEY.format(key=key),
         )
 
 
-def _make_release(said: TableOptions, asked: Estimator, session: Session | None = None) -> Release:
-    from sottovoce.cli.console import RowProgress
-    from sottovoce.session import release_from_table
-
-    with RowProgress(get_console(stderr=True)) as watch:
-        return release_from_table(said, asked, watch, session, key=str(said.key))
-
-
-def _show_release(said: TableOptions, made: Release, cost: str, style: str | None = None) -> None:
-    written = _write_release(said, made)
+def _show_release(
+    answer: AnswerOptions, made: Release, cost: str, style: str | None = None
+) -> None:
+    written = _write_release(answer, made)
     echo(made.explain(), stderr=True)
     if "advice" in made.parameters:
         echo(f"Planned as: {made.parameters['advice']}", stderr=True)
     echo(cost, stderr=True, style=style)
     if written is not None:
-        echo(f"Written to {written}.{'' if written == said.out else ELSEWHERE}", stderr=True)
+        echo(f"Written to {written}.{'' if written == answer.out else ELSEWHERE}", stderr=True)
 
 
-def _write_release(said: TableOptions, made: Release) -> Path | None:
+def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     """Writes the release, or hands it over; one that is paid for is handed over also where it
     cannot be written.
     """
     from sottovoce.cli.console import write_file
     from sottovoce.errors import InvalidParameter
 
-    if said.out is None:
+    if answer.out is None:
         write_stdout(made.to_json())
         return None
     try:
-        return write_file(said.out, made.to_json(), force=said.force, public=True)
+        return write_file(answer.out, made.to_json(), force=answer.force, public=True)
     except InvalidParameter as error:
         refused = error
     write_stdout(made.to_json())
@@ -377,7 +384,7 @@ def _describe_charges(session: Session, key: str) -> str:
         now = session.ledger.find(key)
     except SottovoceError:  # books that are out of reach are a reason to stop, and to say so
         return (
-            f"The books cannot be asked about the key {key!r}. Ask again under the same key: it "
+            f"The ledger cannot be asked about the key {key!r}. Ask again under the same key: it "
             "is charged once."
         )
     if now is None:
@@ -385,7 +392,9 @@ def _describe_charges(session: Session, key: str) -> str:
     return (KEPT if now.state == "published" else RESERVED).format(key=key)
 
 
-def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None = None) -> None:
+def run_plan(
+    said: DataSource, asked: Estimator, answer: AnswerOptions, booking: LedgerOptions | None = None
+) -> None:
     """Makes a plan, and shows it; with books, as the release would be made now."""
     from sottovoce.cli.console import (
         RowProgress,
@@ -396,28 +405,28 @@ def run_plan(said: TableOptions, asked: Estimator, booking: LedgerOptions | None
     )
     from sottovoce.session import plan_from_table
 
-    refuse_unwritable(said.out, *said.inputs, force=said.force, public=True)
+    refuse_unwritable(answer.out, *answer.inputs, force=answer.force, public=True)
     if booking is None:
         session = None
     else:
-        session = _open_session(said, booking)
+        session = _open_session(said, answer, booking)
     with RowProgress(get_console(stderr=True)) as watch:
         made = plan_from_table(said, asked, watch, session)
     show_plan(made)
-    if said.out is not None:
-        written = write_file(said.out, make_plan_json(made), force=said.force, public=True)
+    if answer.out is not None:
+        written = write_file(answer.out, make_plan_json(made), force=answer.force, public=True)
         echo(f"Written to {written}.", stderr=True)
 
 
-def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
+def read_public_rows(said: DataSource, public: str) -> tuple[Any, list[str]]:
     """Returns the features of the public table, as an Arrow table, and the class of each row."""
     from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine, read_columns
     from sottovoce.errors import TooFewRows
 
-    _refuse_the_private_table(said)
+    _refuse_the_private_table(said, public)
     with _name_public_rows():
         engine = get_engine("arrow").open_table(
-            str(said.public), said.private_numbers, text=said.text or DEFAULT_TEXT_FORMAT
+            public, said.private_numbers, text=said.text or DEFAULT_TEXT_FORMAT
         )
         table = read_columns(engine, said.private_columns)
         if len(table) < 2:
@@ -432,12 +441,12 @@ def read_public_rows(said: TableOptions) -> tuple[Any, list[str]]:
         return features, _read_classes(said, table)
 
 
-def _refuse_the_private_table(said: TableOptions) -> None:
+def _refuse_the_private_table(said: DataSource, public: str) -> None:
     from sottovoce.errors import InvalidParameter
 
-    public = Path(str(said.public))
+    other = Path(public)
     private = Path(said.table)
-    if public.exists() and private.exists() and public.samefile(private):
+    if other.exists() and private.exists() and other.samefile(private):
         raise InvalidParameter(
             "The public rows are the private table itself.",
             "Public rows are of other people, and need no protection: nothing is promised about "
@@ -447,7 +456,7 @@ def _refuse_the_private_table(said: TableOptions) -> None:
         )
 
 
-def _refuse_gaps(said: TableOptions, features: Any) -> None:
+def _refuse_gaps(said: DataSource, features: Any) -> None:
     import numpy as np
 
     from sottovoce.arrays import to_matrix
@@ -459,10 +468,10 @@ def _refuse_gaps(said: TableOptions, features: Any) -> None:
         raise invalid_values_error()
 
 
-def _read_classes(said: TableOptions, table: Any) -> list[str]:
+def _read_classes(said: DataSource, table: Any) -> list[str]:
     import numpy as np
 
-    from sottovoce.data.readers import number_levels
+    from sottovoce.data.encoding import number_levels
     from sottovoce.schema import Classes, undeclared_class_error
 
     classes: Classes = said.classes  # type: ignore[assignment]

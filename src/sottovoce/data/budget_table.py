@@ -17,23 +17,25 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce import units
-from sottovoce.arrays import Array, has_nameless
-from sottovoce.budgets import Budgets, read_amounts_by_person
+from sottovoce.arrays import Array
+from sottovoce.budgets import read_amounts_by_person
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Engine,
+    GroupLookup,
+    NameIndex,
     TextFormat,
+    as_array,
+    has_nameless,
     open_engine,
     require_columns,
 )
-from sottovoce.data.kernels import GroupLookup, NameIndex, as_array
 from sottovoce.errors import (
     DuplicatePeople,
     InvalidParameter,
     TooFewRows,
     UnknownPeople,
 )
-from sottovoce.schema import Schema
 
 #: What the column of budgets is called where nobody says so.
 DEFAULT_BUDGET_COLUMN = "epsilon"
@@ -207,19 +209,3 @@ def _to_text(people: Array | list[Any]) -> Array:
     else:
         names = people.tolist()
     return np.array([str(person) for person in names], dtype=object)
-
-
-def select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
-    """Returns the price list: it is that of the schema's own column of budgets, not of another that
-    was named.
-    """
-    if isinstance(budget, str) and schema.budget not in (None, budget):
-        return {}
-    return schema.tiers
-
-
-def convert_tiers(column: Any, tiers: Mapping[str, float]) -> Any:
-    """Returns a column of budgets as ε; where there are tiers, the column names them."""
-    if tiers:
-        return Budgets.tiers(tiers, column).epsilon
-    return column

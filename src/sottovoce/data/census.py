@@ -27,11 +27,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.arrays import Array, Integers, has_nameless, invalid_names_error
+from sottovoce.arrays import Array, Integers, invalid_names_error
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.budget_table import Grants, no_owners_error
-from sottovoce.data.engine import Engine, require_columns
-from sottovoce.data.kernels import GroupLookup, NameIndex, as_array, find_positions
+from sottovoce.data.engine import (
+    Engine,
+    GroupLookup,
+    NameIndex,
+    as_array,
+    find_positions,
+    has_nameless,
+    require_columns,
+)
 from sottovoce.errors import InconsistentBudget, InvalidParameter, TooFewRows, WrongType
 
 

@@ -1,28 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public recoding: features as people know them, to centred columns of one size, and back
-(docs/theory/recoding.md).
+"""Features and label as numbers: how they are declared, how they are recoded, and how they are
+read of a batch (docs/theory/recoding.md).
 
-A number in [low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes
-K−1 orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never
-a redundant one-hot; the intercept is a column of its own. Columns that can only have one value are
+**Recoding**: features as people know them, to centred columns of one size, and back. A number in
+[low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes K−1
+orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never a
+redundant one-hot; the intercept is a column of its own. Columns that can only have one value are
 dropped. Everything is fixed by the declared bounds or schema, so the user never sees it:
 coefficients and predictions come back in their own units. A level that was not declared stands for
 none of the levels: all its contrasts are 0.
+
+**Readers** turn a batch into the recoded matrix Z, entries in [−½, ½], or, for a classifier, into
+rows of the unit ball. In memory the matrix is recoded once and lies in one list column; in files it
+is recoded batch by batch from named columns.
+
+``make_label`` and ``make_recoding`` are the way from what an estimator was told to both.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import scipy
+from numpy.typing import NDArray
 
-from sottovoce.arrays import Floats
-from sottovoce.errors import InvalidBounds, InvalidData, InvalidSchema
-from sottovoce.schema import Bounds, Schema
+from sottovoce.arrays import Floats, count_dimensions, list_feature_names, to_matrix
+from sottovoce.data.engine import GroupLookup, as_floats
+from sottovoce.data.kernels import invalid_values_error
+from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidSchema
+from sottovoce.schema import (
+    Bounds,
+    Classes,
+    Schema,
+    check_missing_constant,
+    to_interval,
+    undeclared_class_error,
+)
 
+#: The columns of rows in memory: the label or the one column in question, whose each row is, and
+#: the recoded matrix.
+VALUE = "value"
+KIND = "kind"
+MATRIX_COLUMN = "features"
+#: More features than this are a mistake.
+MAX_FEATURES = 10**6
 #: A classifier's rows are whole multiples of 2^−23: products with few bits are then exact.
 GRID_BITS = 23
 #: Rows of the ball stay this far inside it, so that rounding brings none beyond.
@@ -347,3 +374,341 @@ def make_contrasts(levels: int) -> Floats:
         return np.asarray(scipy.linalg.hadamard(levels)[:, 1:] / 2, dtype=np.float64)
     table = scipy.linalg.helmert(levels).T
     return np.asarray(table / (2 * np.abs(table).max(axis=0)), dtype=np.float64)
+
+
+def describe_model(recoding: Recoding, intercept: float, slopes: Floats) -> dict[str, Any]:
+    """Returns a linear function of recoded features in their own units, as public JSON."""
+    intercept, coefficients = recoding.to_original_units(intercept, slopes)
+    named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
+    return {"intercept": intercept, "coefficients": named}
+
+
+class Reader(Protocol):
+    """Turns a batch into the recoded matrix."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+
+    @property
+    def width(self) -> int:
+        """The number of recoded columns, p."""
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns Z, one row a row of the batch."""
+
+
+@dataclass(frozen=True)
+class EncodedReader:
+    """A matrix that was recoded on entry and lies in one list column."""
+
+    recoding: Recoding
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The list column, or none where every feature can have one value only."""
+        if self.width:
+            return (MATRIX_COLUMN,)
+        return ()
+
+    @property
+    def width(self) -> int:
+        """The number of recoded columns, p."""
+        return self.recoding.width
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns Z without a copy."""
+        if not self.width:
+            return np.empty((len(batch), 0))
+        return np.asarray(
+            batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class UnitBallReader:
+    """Rows of the unit ball, as a classifier reads them: brought there on entry, or batch by
+    batch.
+    """
+
+    ball: UnitBall
+    recoding: Recoding
+    inner: Reader | None = None  # None: they lie in one list column
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The list column, or those of the reader inside."""
+        if self.inner is None:
+            return (MATRIX_COLUMN,)
+        return self.inner.columns
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates, the intercept's included."""
+        return self.ball.width
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns Φ, rows of norm at most 1."""
+        if self.inner is not None:
+            return self.ball.rows(self.inner.matrix(batch))
+        return np.asarray(
+            batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width)
+        )
+
+
+@dataclass(frozen=True)
+class EmptyReader:
+    """No features at all: a constant is fitted."""
+
+    width: int = 0
+    columns: tuple[str, ...] = ()
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns a matrix without columns."""
+        return np.empty((len(batch), 0))
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """Named columns of a table, recoded batch by batch."""
+
+    recoding: Recoding
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The declared columns."""
+        return tuple(feature.name for feature in self.recoding.features)
+
+    @property
+    def width(self) -> int:
+        """The number of recoded columns, p."""
+        return self.recoding.width
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns Z, recoded from the named columns; a declared constant stands for missing
+        numbers.
+        """
+        raw = np.empty((len(batch), len(self.columns)), order="F")
+        for j, feature in enumerate(self.recoding.features):
+            column = batch.column(feature.name)
+            if feature.levels:
+                raw[:, j] = number_levels(column, feature.levels)
+            else:
+                raw[:, j] = as_floats(column)
+            if feature.missing is not None:
+                raw[np.isnan(raw[:, j]), j] = feature.missing
+        return self.recoding.encode(raw, spent=True)
+
+
+def number_levels(column: Any, levels: tuple[str, ...]) -> Floats:
+    """Returns the number of each entry's level, −1 where it was not declared (or is missing)."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(
+        column.type
+    ):  # a level written as 1 is often stored as 1.0, where a column has gaps
+        whole = pc.equal(column, pc.floor(column)).fill_null(False)
+        text = pc.if_else(
+            whole,
+            pc.floor(column).cast(pa.int64(), safe=False).cast(pa.string()),
+            column.cast(pa.string()),
+        )
+    else:
+        text = column.cast(pa.string())
+        if any(level.isdigit() for level in levels):  # and in a text file it is then written as 1.0
+            text = pc.replace_substring_regex(text, r"^(-?[0-9]+)\.0+$", r"\1")
+    found = pc.index_in(text, value_set=pa.array(levels, pa.string())).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label, clipped to its bounds and scaled to [−1, 1]."""
+
+    column: str
+    low: float
+    high: float
+    missing: float | None = None
+
+    def values(self, batch: Any) -> Floats:
+        """Returns the scaled labels."""
+        raw = as_floats(batch.column(self.column))
+        if self.missing is not None:
+            raw = np.where(np.isnan(raw), self.missing, raw)
+        return self.scale_values(raw)
+
+    def scale_values(self, raw: Floats) -> Floats:
+        """Returns (y − middle)/half-range after clipping."""
+        middle = (self.low + self.high) / 2
+        half = (self.high - self.low) / 2
+        return np.clip((np.clip(raw, self.low, self.high) - middle) / half, -1.0, 1.0)
+
+    def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
+        """Returns which labels are missing or infinite and not declared to be so."""
+        raw = as_floats(batch.column(self.column))
+        if self.missing is None:
+            return ~np.isfinite(raw)
+        return np.isinf(raw)
+
+    def refusal(self) -> InvalidData:
+        """What is said about such labels."""
+        return invalid_values_error()
+
+
+@dataclass(frozen=True)
+class ClassLabel:
+    """The label of a classifier: in memory the number of its class, in a file the class itself."""
+
+    column: str
+    classes: Classes
+    coded: bool = False
+
+    def codes(self, batch: Any) -> Floats:
+        """Returns the number of each label's class, negative or NaN where it is none of the
+        declared ones.
+        """
+        column = batch.column(self.column)
+        if self.coded:
+            return as_floats(column)
+        return number_levels(column, self.classes.levels)
+
+    def signs(self, batch: Any, positive: int) -> Floats:
+        """Returns +1 for one class and −1 for the others."""
+        return np.where(self.codes(batch) == positive, 1.0, -1.0)
+
+    def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
+        """Returns which labels are none of the declared classes."""
+        return ~(self.codes(batch) >= 0)
+
+    def refusal(self) -> InvalidData:
+        """What is said about such labels."""
+        return undeclared_class_error(self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class HasInvalidRows:
+    """Whether (features, label) hold anything that the declaration does not allow: yes or no, never
+    where.
+    """
+
+    reader: Reader
+    label: Label | ClassLabel
+    owner: GroupLookup
+    participating: NDArray[np.bool_]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> NDArray[np.int64]:
+        """No rows, nothing unfit."""
+        return np.zeros(2, dtype=np.int64)
+
+    def __call__(self, batch: Any) -> NDArray[np.int64]:
+        """Returns a 1 where anything is missing, infinite or undeclared."""
+        participating = self.participating[self.owner.kinds(batch)]
+        features = not np.isfinite(self.reader.matrix(batch)[participating]).all()
+        return np.array(
+            [features, self.label.find_invalid(batch)[participating].any()], dtype=np.int64
+        )
+
+
+def make_label(question: Any, column: str = VALUE) -> Label:
+    """Returns how a regression reads its label; a constant that the schema declares for it goes
+    before ``missing``.
+    """
+    low, high = to_interval(question.bounds)
+    if isinstance(question.bounds, Schema):
+        own = question.bounds.columns[question.bounds.require_label()].missing
+    else:
+        own = None
+    return Label(
+        column,
+        low,
+        high,
+        check_missing_constant(question.missing if own is None else own, low, high),
+    )
+
+
+def make_recoding(bounds: Any, X: Any, missing: Any = None) -> Recoding:
+    """Returns the recoding of the features as declared; X, a table or a number, only tells how many
+    there are.
+
+    ``missing`` stands for missing numbers in features for which a schema declares no constant of
+    their own.
+    """
+    return _set_missing_constant(_make_recoding(bounds, X), missing)
+
+
+def count_declared_columns(bounds: Any, missing: Any = None) -> int:
+    """Returns how many recoded columns a schema describes; 0 with Bounds, where a table tells.
+
+    Refuses bounds of features that no table could make right.
+    """
+    if isinstance(bounds, Schema):
+        return make_recoding(bounds, None, missing).width
+    if not isinstance(bounds, Bounds):
+        raise _no_bounds_error()
+    return 0
+
+
+def _no_bounds_error() -> InvalidBounds:
+    return InvalidBounds(
+        "Bounds are missing.",
+        "Limits of the features are needed, from public knowledge, and of a label that is a "
+        "number.",
+        "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)), or a Schema.",
+        parameter="bounds",
+    )
+
+
+def _set_missing_constant(recoding: Recoding, missing: Any) -> Recoding:
+    if missing is None:
+        return recoding
+    return Recoding(
+        tuple(
+            feature
+            if feature.levels or feature.missing is not None
+            else replace(
+                feature, missing=check_missing_constant(missing, feature.low, feature.high)
+            )
+            for feature in recoding.features
+        )
+    )
+
+
+def _make_recoding(bounds: Any, X: Any) -> Recoding:
+    if isinstance(bounds, Schema):
+        return Recoding.of_schema(bounds)
+    if not isinstance(bounds, Bounds):
+        raise _no_bounds_error()
+    if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
+        return Recoding.of_bounds(bounds, list(X), len(X))
+    return Recoding.of_bounds(bounds, list_feature_names(X), _count_features(X, bounds))
+
+
+def _count_features(X: Any, bounds: Bounds) -> int:
+    if isinstance(X, Integral):
+        count = int(X)
+        if not 0 < count < MAX_FEATURES:
+            raise InvalidParameter(
+                "n_features is not a number of features.",
+                "",
+                "Pass a whole number above 0.",
+                parameter="n_features",
+            )
+        return count
+    if X is not None:
+        if count_dimensions(X) == 2:
+            return int(np.shape(X)[1])
+        return int(to_matrix(X, None).shape[1])
+    sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
+    if not sizes:
+        raise InvalidParameter(
+            "The number of features is not known.",
+            "",
+            "Pass n_features=, or bounds for each feature.",
+            parameter="n_features",
+        )
+    return int(sizes[0])

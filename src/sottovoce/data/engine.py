@@ -6,6 +6,8 @@ numbers (or things that add exactly), so the answer is the same whatever the ord
 batch, the number of threads or a worker that died and was replaced. One kernel serves all engines:
 it takes an Arrow batch. Kernels are in kernels.py, loss_kernels.py and census.py; the kinds of
 engine are in engines/, found by name so that an engine nobody uses needs no package installed.
+
+What every kernel reads of a batch is here too: its cells as arrays, and whose each row is.
 """
 
 from __future__ import annotations
@@ -14,25 +16,29 @@ import codecs
 import importlib
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from sottovoce.arrays import Array
+from sottovoce import units
+from sottovoce.arrays import Array, Floats
 from sottovoce.budgets import Budgets
-from sottovoce.data.kernels import GroupLookup
 from sottovoce.errors import (
     InvalidParameter,
     MissingColumn,
     ReleaseFailed,
     SottovoceError,
+    UnknownPeople,
     WrongType,
 )
 from sottovoce.schema import Subject
@@ -50,6 +56,9 @@ MAX_BATCH_ROWS = 2**18
 MAX_BATCH_CELLS = 2**20
 #: Rows of a batch are a multiple of this, if there are so many: kernels work on so many at a time.
 BATCH_MULTIPLE = 2**13
+#: Up to this many sorted numbers are searched as fast in any order: they stay close to the
+#: processor.
+CACHE_NUMBERS = 2**17
 #: Batches in flight a thread, besides the one being read.
 BATCHES_AHEAD = 1
 
@@ -91,6 +100,11 @@ class TextFormat:
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str = "."
+
+    @classmethod
+    def of_options(cls, delimiter: str | None, encoding: str | None, decimal: str) -> TextFormat:
+        """Returns the format in which the word "tab" stands for the sign."""
+        return cls("\t" if delimiter in ("tab", "\\t") else delimiter, encoding, decimal)
 
     def __post_init__(self) -> None:
         delimiter = self.delimiter
@@ -166,6 +180,143 @@ class InMemoryEngineKind(EngineKind, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class NameIndex:
+    """Where each of these names is among them; a plan looks nobody up, so that is found out when it
+    is first asked.
+    """
+
+    names: Array | Sequence[str]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NameIndex, (self.names,)
+
+    @cached_property
+    def of(self) -> dict[str, int]:
+        """The place of every name."""
+        return {name: place for place, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLookup:
+    """Finds the kind of every row's owner from a public column of the batch.
+
+    ``column`` None: all rows are of kind 0. ``keys`` None: the column holds the kind itself.
+    Otherwise the column's entry is looked up among the ``keys``, sorted numbers or the places of
+    names, and ``codes`` turns the position into a kind. ``as_units``: the column is a budget and is
+    counted in units.
+    """
+
+    column: str | None = None
+    keys: Array | NameIndex | None = None
+    codes: Array | None = None
+    as_units: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column that is read, if any."""
+        if self.column is None:
+            return ()
+        return (self.column,)
+
+    def kinds(self, batch: Any) -> Array:
+        """Returns the kind of each row's owner."""
+        if self.column is None:
+            return np.zeros(len(batch), dtype=np.uint8)
+        column = batch.column(self.column)
+        if self.keys is None:
+            return as_array(column)
+        if isinstance(self.keys, NameIndex):
+            place = self._find_names(column, self.keys)
+        else:
+            place = self._find_numbers(column, self.keys)
+        if self.codes is None:
+            return place
+        return self.codes[place]
+
+    def _find_numbers(self, column: Any, keys: Array) -> Array:
+        if self.as_units:
+            wanted = units.round_down(as_array(column))
+        else:
+            wanted = as_array(column).astype(np.int64, copy=False)
+        place = np.minimum(find_positions(keys, wanted), len(keys) - 1)
+        if not np.array_equal(keys[place], wanted):
+            raise UnknownPeople(
+                "A row belongs to somebody without a budget.",
+                "",
+                "Take the census of this table again.",
+                parameter="epsilon",
+            )
+        return place
+
+    def _find_names(self, column: Any, keys: NameIndex) -> Array:
+        encoded = column.dictionary_encode()
+        known = [keys.of.get(key, -1) for key in encoded.dictionary.to_pylist()]
+        found: NDArray[np.int64] = np.array([*known, -1], dtype=np.int64)[
+            encoded.indices.fill_null(len(known)).to_numpy()
+        ]
+        if found.min(initial=0) < 0:
+            raise UnknownPeople(
+                "A row belongs to somebody without a budget.",
+                "",
+                "Take the census of this table again.",
+                parameter="epsilon",
+            )
+        return found
+
+
+def find_positions(keys: Array, wanted: Array) -> Array:
+    """Returns the place of each wanted number among the sorted keys."""
+    if len(keys) < CACHE_NUMBERS:
+        return np.searchsorted(keys, wanted)
+    # In order, one search walks where the last one has just been: five times as fast as at random.
+    order = np.argsort(wanted)
+    place = np.empty(len(wanted), dtype=np.intp)
+    place[order] = np.searchsorted(keys, wanted[order])
+    return place
+
+
+def as_array(column: Any) -> Array:
+    """Returns an Arrow column as a NumPy array."""
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def as_floats(column: Any) -> Floats:
+    """Returns an Arrow column of numbers as float64, nulls as NaN."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    array = as_array(column)
+    if array.dtype.kind not in "buif":
+        raise WrongType(
+            "The column is not made of numbers.",
+            "",
+            "Name a column of numbers.",
+            parameter="column",
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def has_nameless(names: Any) -> bool:
+    """Whether one of the names in an Arrow column is missing, or is empty text; raises if text is
+    not Unicode.
+    """
+    if pa.types.is_dictionary(names.type):
+        names = names.dictionary_decode()
+    names.validate(full=True)
+    if names.null_count:
+        return True
+    text = any(
+        kind(names.type)
+        for kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
+    return text and bool(pc.any(pc.equal(pc.binary_length(names), 0)).as_py())
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Budgets and rows of one question: who allows how much, where the rows live, the column it is
     about, and whose each row is.
@@ -174,8 +325,8 @@ class Dataset:
     engine: Engine
     value: str
     owner: GroupLookup
-    features: Any = None  # a readers.Reader, for regressions
-    label: Any = None  # a readers.Label, for regressions
+    features: Any = None  # an encoding.Reader, for regressions
+    label: Any = None  # an encoding.Label, for regressions
     subject: Subject = field(default_factory=Subject)  # what people call it
     budgets: Budgets | None = None  # None until people are counted
     # False where nobody was asked for a budget: what a release costs is then what it promises

@@ -10,26 +10,22 @@ overflow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from sottovoce import units
-from sottovoce.arrays import Array, Floats
-from sottovoce.errors import MissingValues, UnknownPeople, WrongType
+from sottovoce.arrays import Floats
+from sottovoce.data.engine import GroupLookup, as_floats
+from sottovoce.errors import MissingValues
 
 VALUE_BITS = 32
 VALUE_LIMB = 16
 WEIGHT_LIMB = 21
 PIECE_ROWS = 2**16
-#: Up to this many sorted numbers are searched as fast in any order: they stay close to the
-#: processor.
-CACHE_NUMBERS = 2**17
 
 
 class Quantiser(Protocol):
@@ -41,91 +37,6 @@ class Quantiser(Protocol):
 
     def integers(self, values: Floats) -> Floats:
         """Returns whole numbers in 0 … cells, whatever finite values come in."""
-
-
-@dataclass(frozen=True, eq=False)
-class NameIndex:
-    """Where each of these names is among them; a plan looks nobody up, so that is found out when it
-    is first asked.
-    """
-
-    names: Array | Sequence[str]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NameIndex, (self.names,)
-
-    @cached_property
-    def of(self) -> dict[str, int]:
-        """The place of every name."""
-        return {name: place for place, name in enumerate(self.names)}
-
-
-@dataclass(frozen=True, eq=False)
-class GroupLookup:
-    """Finds the kind of every row's owner from a public column of the batch.
-
-    ``column`` None: all rows are of kind 0. ``keys`` None: the column holds the kind itself.
-    Otherwise the column's entry is looked up among the ``keys``, sorted numbers or the places of
-    names, and ``codes`` turns the position into a kind. ``as_units``: the column is a budget and is
-    counted in units.
-    """
-
-    column: str | None = None
-    keys: Array | NameIndex | None = None
-    codes: Array | None = None
-    as_units: bool = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column that is read, if any."""
-        if self.column is None:
-            return ()
-        return (self.column,)
-
-    def kinds(self, batch: Any) -> Array:
-        """Returns the kind of each row's owner."""
-        if self.column is None:
-            return np.zeros(len(batch), dtype=np.uint8)
-        column = batch.column(self.column)
-        if self.keys is None:
-            return as_array(column)
-        if isinstance(self.keys, NameIndex):
-            place = self._find_names(column, self.keys)
-        else:
-            place = self._find_numbers(column, self.keys)
-        if self.codes is None:
-            return place
-        return self.codes[place]
-
-    def _find_numbers(self, column: Any, keys: Array) -> Array:
-        if self.as_units:
-            wanted = units.round_down(as_array(column))
-        else:
-            wanted = as_array(column).astype(np.int64, copy=False)
-        place = np.minimum(find_positions(keys, wanted), len(keys) - 1)
-        if not np.array_equal(keys[place], wanted):
-            raise UnknownPeople(
-                "A row belongs to somebody without a budget.",
-                "",
-                "Take the census of this table again.",
-                parameter="epsilon",
-            )
-        return place
-
-    def _find_names(self, column: Any, keys: NameIndex) -> Array:
-        encoded = column.dictionary_encode()
-        known = [keys.of.get(key, -1) for key in encoded.dictionary.to_pylist()]
-        found: NDArray[np.int64] = np.array([*known, -1], dtype=np.int64)[
-            encoded.indices.fill_null(len(known)).to_numpy()
-        ]
-        if found.min(initial=0) < 0:
-            raise UnknownPeople(
-                "A row belongs to somebody without a budget.",
-                "",
-                "Take the census of this table again.",
-                parameter="epsilon",
-            )
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,17 +140,6 @@ class HasInvalidValues:
         return int(not np.isfinite(values).all())
 
 
-def find_positions(keys: Array, wanted: Array) -> Array:
-    """Returns the place of each wanted number among the sorted keys."""
-    if len(keys) < CACHE_NUMBERS:
-        return np.searchsorted(keys, wanted)
-    # In order, one search walks where the last one has just been: five times as fast as at random.
-    order = np.argsort(wanted)
-    place = np.empty(len(wanted), dtype=np.intp)
-    place[order] = np.searchsorted(keys, wanted[order])
-    return place
-
-
 def exact_dot(weights: NDArray[np.int64], integers: Floats) -> int:
     """Returns Σ weights·integers exactly, for at most 2^16 weights in [0, 2^42] and integers in [0,
     2^32].
@@ -277,23 +177,3 @@ def invalid_values_error() -> MissingValues:
         "change public counts.",
         parameter="missing",
     )
-
-
-def as_array(column: Any) -> Array:
-    """Returns an Arrow column as a NumPy array."""
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def as_floats(column: Any) -> Floats:
-    """Returns an Arrow column of numbers as float64, nulls as NaN."""
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    array = as_array(column)
-    if array.dtype.kind not in "buif":
-        raise WrongType(
-            "The column is not made of numbers.",
-            "",
-            "Name a column of numbers.",
-            parameter="column",
-        )
-    return array.astype(np.float64, copy=False)

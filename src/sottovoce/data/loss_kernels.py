@@ -8,10 +8,20 @@ doubles hold every partial sum of a product: then BLAS adds without an error, in
 row adds is computed entry by entry, and rounded to a unit that public numbers fix; pieces are added
 as integers (docs/theory/solver.md, section on rounding).
 
+Residuals are counted exactly too: a row's own does not depend on where the row stands.
+
+A regression has two bounded losses: Huber's, and the soft one whose curvature costs nothing. The
+soft loss is that of t0 and g as doubles have them, and of τ = t0 + g, so that ψ has no jump at t0.
+
 symbol        name
 φ             a row: (½, z) for a regression, a point of the unit ball for a classifier
 v_i           weight of a row, by kind
-ρ, ψ, ψ'      loss of a residual, its derivative, its curvature (solvers/losses.py)
+ρ, ψ, ψ'      loss of a residual, its derivative, its curvature
+τ             |ψ| never exceeds it
+H             Σ_j h_j²/Λ_j, the most that one row of weight 1 can add to the curvature, relative to
+              Λ
+soft          ψ' = min(1, (1 − |ψ|/τ)/(2H)), H ≤ ½: quadratic up to t0 = τ(1−2H), then ψ = τ −
+              g·e^(−(a−t0)/g), g = 2Hτ
 s             σ(−y·φᵀθ), how much a classifier doubts the label
 """
 
@@ -29,8 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.readers import ClassLabel, Label, Reader
+from sottovoce.data.encoding import ClassLabel, Label, Reader
+from sottovoce.data.engine import GroupLookup
 from sottovoce.errors import ReleaseFailed
 
 #: Rows that are worked on at a time, so that the work stays in the cache; each sum over them is at
@@ -244,12 +254,45 @@ class RowTerms(ABC):
         """No pull is larger, and no loss is larger than it times (2 + Σ|θ_j|)."""
 
 
+@dataclass(frozen=True)
+class SoftHuber:
+    """The soft Huber loss; twice continuously differentiable."""
+
+    tau: float
+    H: float
+
+    def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
+        """Return (ρ, ψ, ψ') at the residuals, in their own precision."""
+        t0 = self.tau * max(1 - 2 * self.H, 0.0)
+        g = 2 * self.H * self.tau
+        a = np.abs(residuals)
+        over = np.maximum(a - t0, 0)
+        E = np.exp(-over / g)
+        psi = np.where(over > 0, t0 + g * (1 - E), a)
+        rho = np.where(over > 0, t0**2 / 2 + (t0 + g) * over - g**2 * (1 - E), a * a / 2)
+        return rho, np.copysign(psi, residuals), E
+
+
+@dataclass(frozen=True)
+class ClassicHuber:
+    """Huber's loss."""
+
+    tau: float
+
+    def __call__(self, residuals: Any) -> tuple[Any, Any, Any]:
+        """Return (ρ, ψ, ψ') at the residuals, in their own precision."""
+        a = np.abs(residuals)
+        inside = a < self.tau
+        rho = np.where(inside, a * a / 2, self.tau * (a - self.tau / 2))
+        return rho, np.clip(residuals, -self.tau, self.tau), inside.astype(a.dtype)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HuberTerms(RowTerms):
     """The data's part of a regression's objective."""
 
     label: Label
-    loss: Any  # solvers.huber.Loss: (residuals) → (ρ, ψ, ψ')
+    loss: SoftHuber | ClassicHuber
 
     def _round_rows(self, rows: Floats) -> Floats:
         return round_to_grid(rows)
@@ -293,6 +336,63 @@ class LogisticTerms(RowTerms):
 
     def _max_slope(self) -> float:
         return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualSizes:
+    """Cells of residuals by their size: cell j holds those above bound j − 1 and up to bound j."""
+
+    bounds: Floats  # ascending
+
+    @property
+    def cells(self) -> int:
+        """The number of bounds; one cell more holds what is above all of them."""
+        return len(self.bounds)
+
+    def integers(self, values: Floats) -> NDArray[np.int64]:
+        """Returns the cell of each residual."""
+        return np.searchsorted(self.bounds, np.abs(values))
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualHistogram:
+    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole
+    numbers.
+    """
+
+    reader: Reader
+    label: Label
+    owner: GroupLookup
+    weights: NDArray[np.int64]  # of one row, by kind; they must add up to less than 2^62
+    grid: Any  # a Grid, or ResidualSizes
+    theta: NDArray[np.float64]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> NDArray[np.int64]:
+        """The histogram of no rows."""
+        return np.zeros(self.grid.cells + 1, dtype=np.int64)
+
+    def __call__(self, batch: Any) -> NDArray[np.int64]:
+        """Returns the exact weight in each cell."""
+        weights = self.weights[self.owner.kinds(batch)]
+        Z = self.reader.matrix(batch)
+        participating = weights > 0
+        fitted = [
+            compute_predictions(round_to_grid(Z[at : at + PIECE]), self.theta)
+            for at in range(0, len(Z), PIECE)
+        ]
+        residuals = self.label.values(batch) - np.concatenate([np.empty(0), *fitted])
+        total = self.zero()
+        np.add.at(
+            total,
+            self.grid.integers(residuals[participating]).astype(np.int64),
+            weights[participating],
+        )
+        return total
 
 
 def split_pieces(read: RowBlock) -> Iterator[RowBlock]:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact weighted sums of products of features and label, and of residuals (docs/theory/moments.md).
+"""Exact weighted sums of products of features and label (docs/theory/moments.md).
 
 Each coordinate of ẑ = (1, z, y), z doubled so that all lie in [−1, 1], becomes a whole number of at
 most 2^13; weights are cut into limbs of 13 bits; over blocks of 2^13 rows every partial sum stays
 below 2^(13+13+13+13) = 2^52, so the float64 matrix product is exact in any order, at the speed of
-BLAS. Residuals are counted exactly too: a row's own does not depend on where the row stands
-(loss_kernels.py).
+BLAS.
 
 Exact sums of gradients at a point θ: over people with one row each, and by person where rows are
 many.
@@ -34,11 +33,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from sottovoce.arrays import Array, Floats, Integers
-from sottovoce.budgets import BudgetGroups
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.loss_kernels import PIECE, compute_predictions, round_to_grid
-from sottovoce.data.readers import ClassLabel, Label, Reader
+from sottovoce.budgets import BudgetGroups, has_usable_budget
+from sottovoce.data.encoding import ClassLabel, Label, Reader
+from sottovoce.data.engine import Dataset, GroupLookup
+from sottovoce.data.loss_kernels import compute_predictions, round_to_grid
 from sottovoce.errors import InvalidBudget
 from sottovoce.solvers.losses import Loss
 from sottovoce.weights import Weights
@@ -49,8 +47,6 @@ BLOCK = 2**13
 #: Weights fit one limb if nobody's is below this share of the heaviest row's; else two limbs are
 #: used.
 ONE_LIMB = 1 / 64
-#: Who grants less than this part of the mean ε is left out.
-USABLE_SHARE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,63 +93,6 @@ class Products:
                 limbs[place] += (coordinates.T @ (coordinates * limb[:, None])).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class ResidualSizes:
-    """Cells of residuals by their size: cell j holds those above bound j − 1 and up to bound j."""
-
-    bounds: Floats  # ascending
-
-    @property
-    def cells(self) -> int:
-        """The number of bounds; one cell more holds what is above all of them."""
-        return len(self.bounds)
-
-    def integers(self, values: Floats) -> Integers:
-        """Returns the cell of each residual."""
-        return np.searchsorted(self.bounds, np.abs(values))
-
-
-@dataclass(frozen=True, eq=False)
-class ResidualHistogram:
-    """Σ weight over rows whose residual y − φᵀθ falls in each cell of a public grid; exact whole
-    numbers.
-    """
-
-    reader: Reader
-    label: Label
-    owner: GroupLookup
-    weights: NDArray[np.int64]  # of one row, by kind; they must add up to less than 2^62
-    grid: Any  # a Grid, or ResidualSizes
-    theta: NDArray[np.float64]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
-
-    def zero(self) -> NDArray[np.int64]:
-        """The histogram of no rows."""
-        return np.zeros(self.grid.cells + 1, dtype=np.int64)
-
-    def __call__(self, batch: Any) -> NDArray[np.int64]:
-        """Returns the exact weight in each cell."""
-        weights = self.weights[self.owner.kinds(batch)]
-        Z = self.reader.matrix(batch)
-        participating = weights > 0
-        fitted = [
-            compute_predictions(round_to_grid(Z[at : at + PIECE]), self.theta)
-            for at in range(0, len(Z), PIECE)
-        ]
-        residuals = self.label.values(batch) - np.concatenate([np.empty(0), *fitted])
-        total = self.zero()
-        np.add.at(
-            total,
-            self.grid.integers(residuals[participating]).astype(np.int64),
-            weights[participating],
-        )
-        return total
-
-
 def to_whole_numbers(Z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns ẑ = (1, 2z, y)·2^13 rounded to whole numbers, each within ±2^13 (as float64)."""
     # Laid out as Z is: to turn a matrix over costs more than all the rest.
@@ -185,16 +124,6 @@ def make_proportional_weights(kinds: BudgetGroups) -> Weights:
     return Weights.from_integers(
         kinds, np.floor(per_row / loudest * (2**bits - 1)).astype(np.int64)
     )
-
-
-def has_usable_budget(kinds: BudgetGroups) -> NDArray[np.bool_]:
-    """Returns which kinds of people grant at least a millionth of the mean ε.
-
-    Fewer than that could not take part, but what covers rounding (solver_error, ε_out) must be paid
-    by everybody who takes part, so one person at 1e-9 would set the noise for all.
-    """
-    mean = float((kinds.epsilon * kinds.people).sum() / kinds.people.sum())
-    return np.asarray(kinds.epsilon > USABLE_SHARE * mean, dtype=np.bool_)
 
 
 def sum_products(rows: Dataset, weights: Weights) -> Array:

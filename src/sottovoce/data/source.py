@@ -25,13 +25,14 @@ from sottovoce.arrays import (
     list_feature_names,
 )
 from sottovoce.budgets import Budgets, refuse_another_order, series_to_mapping
-from sottovoce.data.budget_table import Grants, convert_tiers, select_tiers
+from sottovoce.data.budget_table import Grants
 from sottovoce.data.census import scale_budgets, take_census
-from sottovoce.data.encoding import Recoding
+from sottovoce.data.encoding import ClassLabel, ColumnReader, Label, Recoding
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Dataset,
     Engine,
+    GroupLookup,
     TextFormat,
     Watch,
     get_table_label,
@@ -40,8 +41,6 @@ from sottovoce.data.engine import (
     read_columns,
     require_columns,
 )
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.readers import ClassLabel, ColumnReader, Label
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingColumn
 from sottovoce.schema import (
     Bounds,
@@ -210,6 +209,22 @@ def _drop_used_columns(
     if isinstance(X, pa.Table):
         return X.select(others)
     return X[others]
+
+
+def select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
+    """Returns the price list: it is that of the schema's own column of budgets, not of another that
+    was named.
+    """
+    if isinstance(budget, str) and schema.budget not in (None, budget):
+        return {}
+    return schema.tiers
+
+
+def convert_tiers(column: Any, tiers: Mapping[str, float]) -> Any:
+    """Returns a column of budgets as ε; where there are tiers, the column names them."""
+    if tiers:
+        return Budgets.tiers(tiers, column).epsilon
+    return column
 
 
 def describe_rows(label: Label | ClassLabel, recoding: Recoding | None = None) -> Dataset:

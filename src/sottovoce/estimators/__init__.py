@@ -18,8 +18,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from sottovoce.moved import OLD_PATHS as _OLD_PATHS
+
 if TYPE_CHECKING:
     from sottovoce.release import Release
+
+__path__.append(_OLD_PATHS)
 
 #: No number is larger: whole numbers in JSON may be.
 LARGEST_DOUBLE = sys.float_info.max
@@ -180,7 +184,7 @@ class Question:
         Parameters
         ----------
         options :
-            ``TableOptions``, whose methods say what each kind of question reads.
+            ``DataSource``, whose methods say what each kind of question reads.
         """
         if self.reads == "column":
             return options.complete()
@@ -382,6 +386,7 @@ _BUILT_IN = (
         summary="One sample from a posterior whose concentration follows the rows.",
         hint="One sample from a posterior whose concentration follows the rows.",
         reads="regression",
+        fixed={"fit_intercept": True},
         audited={},
         offered=False,
     ),

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What estimators inherit: scikit-learn's base classes with types, and how they are fitted, planned
-and loaded.
+"""What estimators inherit: scikit-learn's base classes with types, and how they are loaded. How
+they are read, planned and fitted is in estimator.py.
 
 scikit-learn ships no types, so that every attribute of a class that inherits from it would be
 accepted by a type checker: a misspelt one, too. What type checkers see here is what estimators
 inherit.
-
-    class             of                                        what it has
-    ColumnEstimator   a question about one column               fit, plan
-    ModelEstimator    a model within declared bounds            fit, plan
-    LinearRegressor   a ModelEstimator whose label is a number  predict
 
 LoadableEstimator is the one way from a release back to its estimator: parameters, bounds, and what
 was learnt.
@@ -20,7 +15,6 @@ rebuilt from the features and the label that it lists, which give the same plan.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,29 +22,14 @@ import pyarrow as pa
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce.arrays import Array, ColumnLike, Floats, TableLike, to_matrix
-from sottovoce.budgets import BudgetLike, Budgets
+from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset
-from sottovoce.data.readers import Label
-from sottovoce.data.source import DataSource, describe_rows, find_schema
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimator import (
-    VALUE,
-    Estimator,
-    load_column,
-    make_budgets,
-    make_column_label,
-    make_label,
-    make_recoding,
-    make_release,
-    read_source,
-    set_fitted_attributes,
-)
+from sottovoce.estimator import ColumnSteps, ModelSteps, RegressionSteps, set_fitted_attributes
 from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
 from sottovoce.guarantee import Guarantee
-from sottovoce.plan import Plan
 from sottovoce.release import Release
-from sottovoce.schema import Bounds, BoundsLike, Classes, Column, Schema, decode_bounds
+from sottovoce.schema import Bounds, Classes, Column, Schema, decode_bounds
 
 if TYPE_CHECKING:
 
@@ -110,236 +89,18 @@ class LinearModel(BaseEstimator):
     feature_names_in_: Array
 
 
-class ColumnEstimator(BaseEstimator, Estimator):
-    """A question about one column; a subclass says what it asks, plans and answers."""
-
-    release_: Release
-    guarantee_: Guarantee
-    bounds: BoundsLike | None
-    one_column = True
-
-    def fit(
-        self,
-        y: TableLike,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-        column: str | None = None,
-    ) -> Self:
-        """Answer about a column.
-
-        Parameters
-        ----------
-        y : TableLike
-            The column: values in memory, or a table that lives elsewhere (a path, a DuckDB
-            relation, a dataset of Arrow, a data frame of Spark or Dask), of which column, groups
-            and epsilon then name columns.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        column : str, optional
-            The name of the column in question, where y is a table.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
-        dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
-        plan, self.release_ = make_release(self, dataset)
-        self.guarantee_ = plan.guarantee
-        self._set_value(self.release_)
-        return self
-
-    def plan(
-        self, epsilon: BudgetLike, groups: ColumnLike | None = None, rows: int | None = None
-    ) -> Plan:
-        """Return what an answer will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        return self.plan_for(make_budgets(epsilon, groups, rows, find_schema(self)))
-
-    def read_arrays(
-        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
-    ) -> Dataset:
-        """Returns the budgets and rows of one column in memory."""
-        (values,) = data
-        return load_column(
-            values,
-            epsilon=epsilon,
-            groups=groups,
-            label=replace(make_column_label(self, column), column=VALUE),
-        )
-
-    def read_table(self, table: DataSource) -> Dataset:
-        """Returns the column that is read of a table."""
-        return describe_rows(make_column_label(self, table.find_column()))
-
-    def _get_label(self, rows: Dataset | None) -> Label:
-        """How the column is read: as these rows say, or as it was declared."""
-        if rows is None or rows.label is None:
-            return make_column_label(self)
-        label: Label = rows.label
-        return label
-
-    def _set_value(self, release: Release) -> None:
-        """Keeps the answer as ``value_``."""
-        raise NotImplementedError
+class ColumnEstimator(BaseEstimator, ColumnSteps):
+    """A question about one column."""
 
 
-class ModelEstimator(LinearModel, Estimator):
-    """A model of labels by features within declared bounds; a subclass says what it plans and
-    answers.
-    """
-
-    bounds: BoundsLike | None
-    # what older books do not know about a question
-    later: tuple[str, ...] = ("missing",)
-    _recoding: Recoding
-
-    def fit(
-        self,
-        X: TableLike,
-        y: ColumnLike | None = None,
-        epsilon: BudgetLike | None = None,
-        groups: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the labels y on the features X.
-
-        Parameters
-        ----------
-        X : TableLike
-            Features: a table in memory, or one that lives elsewhere (a path, a DuckDB relation, a
-            dataset of Arrow, a data frame of Spark or Dask), of which y, groups and epsilon then
-            name columns.
-        y : ColumnLike, optional
-            Labels, or the name of their column; a schema may name it.
-        epsilon : BudgetLike, optional
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        InvalidInput
-            Something cannot be used; nobody is charged.
-        ReleaseFailed
-            Reading the rows failed; what was charged stays charged.
-        """
-        dataset = self._read_rows(X, y, epsilon, groups)
-        plan, release = make_release(self, dataset)
-        self._set_fitted(release, plan.guarantee, X)
-        return self
-
-    def plan(
-        self,
-        epsilon: BudgetLike,
-        groups: ColumnLike | None = None,
-        rows: int | None = None,
-        n_features: int | None = None,
-    ) -> Plan:
-        """Return what a fit will cost whom, and how accurate it will be; no value is needed.
-
-        Parameters
-        ----------
-        epsilon : BudgetLike
-            A number for all, an array by row, a mapping from person, Budgets, the name of a column,
-            or another table, by person; a schema may name it.
-        groups : ColumnLike, optional
-            Whose each row is, or the name of that column; without it every row is somebody else's.
-        rows : int, optional
-            How many rows there are, where neither epsilon nor groups tells.
-        n_features : int, optional
-            How many features there are, where the bounds do not tell.
-
-        Returns
-        -------
-        Plan
-            What it will cost whom, and how accurate it will be.
-
-        Raises
-        ------
-        InvalidInput
-            A budget, bound or parameter cannot be used.
-        """
-        budgets = make_budgets(epsilon, groups, rows, find_schema(self))
-        return self._make_plan(budgets, self._make_recoding(n_features))
-
-    def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
-        """The plan for these budgets; without rows the bounds must tell how many features there
-        are.
-        """
-        if rows is None:
-            recoding = self._make_recoding(None)
-        else:
-            recoding = rows.features.recoding
-        return self._make_plan(budgets, recoding)
-
-    def _read_rows(
-        self,
-        X: TableLike,
-        y: ColumnLike | None,
-        epsilon: BudgetLike | None,
-        groups: ColumnLike | None,
-    ) -> Dataset:
-        return read_source(self, DataSource.of(self, X, y, epsilon, groups))
-
-    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
-        """The recoding, from what was declared (X only tells how many columns there are)."""
-        return make_recoding(self.bounds, X, self.missing)
-
-    def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
-        raise NotImplementedError
-
-    def _set_fitted(
-        self, release: Release, guarantee: Guarantee | None = None, X: TableLike | None = None
-    ) -> None:
-        set_fitted_attributes(self, release, guarantee, X)
+class ModelEstimator(LinearModel, ModelSteps):
+    """A model of labels by features within declared bounds."""
 
 
-class LinearRegressor(RegressorMixin, ModelEstimator):
+class LinearRegressor(RegressorMixin, ModelEstimator, RegressionSteps):
     """A model whose label is a number."""
 
     intercept_: float
-
-    def read_table(self, table: DataSource) -> Dataset:
-        """Returns the features and the label that are read of a table."""
-        label, recoding = self._make_label_and_recoding(table.list_features(self.bounds))
-        return describe_rows(replace(label, column=table.find_label()), recoding)
 
     def predict(self, X: TableLike) -> Floats:
         """Return predictions in the label's units; features are clipped as in fit.
@@ -366,16 +127,6 @@ class LinearRegressor(RegressorMixin, ModelEstimator):
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         predicted = predict_linear(self._recoding, raw, self.intercept_, self.coef_)
         return clip_to_label(predicted, self.release_)
-
-    def _make_recoding(self, X: TableLike | int | None) -> Recoding:
-        return self._make_label_and_recoding(X)[1]
-
-    def _make_label_and_recoding(self, X: TableLike | int | None) -> tuple[Label, Recoding]:
-        """The label and the recoding, from what was declared (X only tells how many columns there
-        are).
-        """
-        label = make_label(self)
-        return label, make_recoding(self.bounds, X, self.missing)
 
 
 def predict_linear(
@@ -405,13 +156,6 @@ def clip_to_label(predicted: Floats, release: Release) -> Floats:
         return predicted
     low, high = label
     return np.asarray(np.clip(predicted, low, high), dtype=np.float64)
-
-
-def describe_model(recoding: Recoding, intercept: float, slopes: Floats) -> dict[str, Any]:
-    """Returns a linear function of recoded features in their own units, as public JSON."""
-    intercept, coefficients = recoding.to_original_units(intercept, slopes)
-    named = dict(zip(recoding.names, coefficients.tolist(), strict=True))
-    return {"intercept": intercept, "coefficients": named}
 
 
 def get_owners(budgets: Budgets) -> Array:

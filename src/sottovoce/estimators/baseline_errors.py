@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.budgets import Budgets
-from sottovoce.noise import selection
+from sottovoce.noise import source
 from sottovoce.plan import ExpectedError
 
 #: Distance of the null record from the values' mean, and their spread, in half ranges; ½ for a
@@ -50,7 +50,7 @@ class PickedRowsError:
         """People kept by coins at this threshold, null records in the place of the others."""
         kinds = budgets.kinds
         n = budgets.n_rows
-        chance = selection.compute_inclusion_probability(kinds.epsilon, threshold)
+        chance = source.compute_inclusion_probability(kinds.epsilon, threshold)
         rows = kinds.rows * kinds.people
         participating = float(rows @ chance) / n
         by_chance = float((kinds.people * (kinds.rows / n) ** 2) @ (chance * (1 - chance)))

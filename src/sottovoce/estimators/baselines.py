@@ -18,7 +18,7 @@ more than they granted, neighbours by replacement of all rows of one person
 symbol                       name
 t                            threshold, in units: the ε that the estimator inside runs at
 p_l = (e^ε_l − 1)/(e^t − 1)  how likely person l is kept (compute_inclusion_probability of
-                             noise/selection.py); 1 where ε_l ≥ t
+                             noise/source.py); 1 where ε_l ≥ t
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from sottovoce.estimators import baseline_errors
 from sottovoce.estimators.base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.estimators.baseline_errors import PickedRowsError
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import selection
+from sottovoce.noise import source
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Certificate, Release
 from sottovoce.schema import Bounds, BoundsLike, Schema, is_between, to_interval
@@ -624,7 +624,7 @@ class Sampled(Baseline):
             np.asarray(budgets.codes), return_index=True
         )  # of each kind; inside, kinds are others
         which = inner.budgets.by_person(np.arange(len(inner.budgets.kinds)))[someone]
-        person_weight = inner.weights.person[which] * selection.compute_inclusion_probability(
+        person_weight = inner.weights.person[which] * source.compute_inclusion_probability(
             budgets.kinds.epsilon, t
         )
         row = inner.weights.row[which]
@@ -711,7 +711,7 @@ def _sample_and_fit(
     """Throws the coins and fits. Nothing keeps the coins, and no error depends on them."""
     budgets = request.budgets
     data = dict(request.data)
-    people = selection.sample_by_budget(budgets.by_person(budgets.kinds.epsilon), t)
+    people = source.sample_by_budget(budgets.by_person(budgets.kinds.epsilon), t)
     dropped = ~(people if budgets.owner is None else people[budgets.owner])
     for name, part in parts.items():
         data[name] = restore_form(

@@ -35,27 +35,28 @@ from sottovoce.arrays import (
     to_numbers,
 )
 from sottovoce.budgets import BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding
-from sottovoce.data.engine import Dataset, get_default_engine
-from sottovoce.data.kernels import GroupLookup
-from sottovoce.data.readers import MATRIX_COLUMN, ClassLabel, EncodedReader, Label
+from sottovoce.data.encoding import (
+    KIND,
+    MATRIX_COLUMN,
+    VALUE,
+    ClassLabel,
+    EncodedReader,
+    Label,
+    Recoding,
+    count_declared_columns,
+    describe_model,
+    make_label,
+)
+from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
 from sottovoce.data.regression_kernels import MOST_COLUMNS
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimator import (
-    KIND,
-    VALUE,
-    count_declared_columns,
-    make_budgets,
-    make_label,
-    make_release,
-)
+from sottovoce.estimator import make_budgets, make_release
 from sottovoce.estimators import erm_mechanism
 from sottovoce.estimators.base import (
     LoadableEstimator,
     ModelEstimator,
     clip_to_label,
-    describe_model,
     get_owners,
     predict_linear,
 )
@@ -73,13 +74,13 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.noise.selection import RATE_BITS
+from sottovoce.noise.source import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
+from sottovoce.units import format_number
 from sottovoce.weights import Weights, solve_row_weights
-from sottovoce.wording import format_number
 
 
 def _classifies(erm: ERM) -> bool:

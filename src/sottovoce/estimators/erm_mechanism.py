@@ -55,11 +55,10 @@ from sottovoce.accounting.subsampled import SampledSteps
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data import regression_kernels
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.errors import InvalidBudget
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import integer, selection
+from sottovoce.noise import source
 from sottovoce.solvers.losses import Loss, LossShape
 from sottovoce.weights import Weights
 
@@ -137,7 +136,7 @@ class Descent:
         theta = np.zeros(people.coordinates)
         kept = np.zeros_like(theta)
         unit = (
-            self.clip / self.total / math.ldexp(self.rate, -selection.RATE_BITS)
+            self.clip / self.total / math.ldexp(self.rate, -source.RATE_BITS)
         )  # never the number who were drawn
         for step, noise in enumerate(self.noise(len(theta))):
             noisy = self.exact_sum(people, theta, self.choose_people(len(people.weight))) + noise
@@ -155,15 +154,15 @@ class Descent:
         for done in range(0, self.steps, STEPS_PER_DRAW):
             count = min(STEPS_PER_DRAW, self.steps - done)
             drawn = np.array(
-                integer.draw_gaussian(self.scale, count * coordinates), dtype=np.float64
+                source.draw_gaussian(self.scale, count * coordinates), dtype=np.float64
             )
             yield from drawn.reshape(count, coordinates)
 
     def choose_people(self, people: int) -> NDArray[np.bool_] | None:
         """Returns who takes part in a step, by coins of their own; None where everybody does."""
-        if self.rate == 2**selection.RATE_BITS:
+        if self.rate == 2**source.RATE_BITS:
             return None
-        return selection.sample_at_rate(people, self.rate)
+        return source.sample_at_rate(people, self.rate)
 
     def exact_sum(
         self, people: People, theta: Floats, chosen: NDArray[np.bool_] | None = None

@@ -37,9 +37,16 @@ from sottovoce.arrays import (
     to_numbers,
 )
 from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
-from sottovoce.data.engine import Dataset, get_default_engine, get_table_label
-from sottovoce.data.kernels import PIECE_ROWS, GroupLookup, as_array, as_floats, exact_dot
-from sottovoce.data.readers import Label
+from sottovoce.data.encoding import Label
+from sottovoce.data.engine import (
+    Dataset,
+    GroupLookup,
+    as_array,
+    as_floats,
+    get_default_engine,
+    get_table_label,
+)
+from sottovoce.data.kernels import PIECE_ROWS, exact_dot
 from sottovoce.data.source import DataSource
 from sottovoce.errors import (
     InvalidBounds,
@@ -48,11 +55,11 @@ from sottovoce.errors import (
     InvalidParameter,
     MissingValues,
 )
-from sottovoce.estimator import check_missing_constant, make_budgets, make_release, read_source
+from sottovoce.estimator import make_budgets, make_release, read_source
 from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import integer
-from sottovoce.noise.grid import Grid, exponent_below, power_of_two
+from sottovoce.noise import source
+from sottovoce.noise.source import Grid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -60,14 +67,15 @@ from sottovoce.schema import (
     Interval,
     Schema,
     check_flag,
+    check_missing_constant,
     is_between,
     is_one_of,
     to_interval,
 )
 from sottovoce.solvers import label_map as solver
 from sottovoce.solvers.sensitivity import compute_entrywise_norms, compute_norms
+from sottovoce.units import format_number
 from sottovoce.weights import Weights
-from sottovoce.wording import format_number
 
 VALUE = "value"
 PERSON = "person"
@@ -720,7 +728,7 @@ def draw_noisy_values(plan: Plan, statistic: NDArray[Any]) -> list[float]:
     step = power_of_two(grid.answer_exponent)
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
     base = multiply_exactly(grid.map, np.ones(grid.map.shape[1]))
-    noise = integer.draw_laplace(plan.noise["integer_scale"], len(statistic))
+    noise = source.draw_laplace(plan.noise["integer_scale"], len(statistic))
     answers = []
     for lows, S, z in zip(base, statistic, noise, strict=True):
         moved = (((int(S) >> grid.shift) + z) << grid.shift) + middle

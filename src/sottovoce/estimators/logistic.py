@@ -20,19 +20,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce.arrays import Array, ColumnLike, Floats, TableLike, check_same_length, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding, UnitBall
-from sottovoce.data.engine import Dataset
-from sottovoce.data.readers import ClassLabel, UnitBallReader
-from sottovoce.data.source import DataSource, describe_rows
-from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import VALUE, count_declared_columns, load_matrix, make_budgets
-from sottovoce.estimators import logistic_mechanism
-from sottovoce.estimators.base import (
-    ClassifierMixin,
-    LoadableEstimator,
-    ModelEstimator,
+from sottovoce.data.encoding import (
+    VALUE,
+    ClassLabel,
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+    count_declared_columns,
     describe_model,
 )
+from sottovoce.data.engine import Dataset
+from sottovoce.data.source import DataSource, describe_rows
+from sottovoce.errors import InvalidParameter
+from sottovoce.estimator import load_matrix, make_budgets
+from sottovoce.estimators import logistic_mechanism
+from sottovoce.estimators.base import ClassifierMixin, LoadableEstimator, ModelEstimator
 from sottovoce.estimators.logistic_mechanism import LABELS, PersonWeights
 from sottovoce.guarantee import Guarantee, Neighbours
 from sottovoce.plan import Plan, Theorem

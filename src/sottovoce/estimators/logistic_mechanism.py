@@ -58,16 +58,13 @@ from scipy.special import expit, gammaincinv, ndtr, ndtri
 from sottovoce import units
 from sottovoce.accounting import kappa
 from sottovoce.arrays import Floats, check_same_length, to_matrix
-from sottovoce.budgets import BudgetGroups, Budgets
-from sottovoce.data.encoding import GRID_BITS, Recoding, UnitBall
-from sottovoce.data.engine import Dataset, Engine, get_default_engine
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.budgets import BudgetGroups, Budgets, has_usable_budget
+from sottovoce.data.encoding import GRID_BITS, MATRIX_COLUMN, Recoding, UnitBall, UnitBallReader
+from sottovoce.data.engine import Dataset, Engine, GroupLookup, get_default_engine
 from sottovoce.data.loss_kernels import LogisticTerms, RowBlock
-from sottovoce.data.readers import MATRIX_COLUMN, UnitBallReader
-from sottovoce.data.regression_kernels import has_usable_budget
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous
-from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.source import AnswerGrid
 from sottovoce.plan import ASSOCIATION, ExpectedError, measure_inequality
 from sottovoce.schema import Classes, is_between
 from sottovoce.solvers import newton

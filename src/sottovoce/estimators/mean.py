@@ -24,8 +24,8 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import integer
-from sottovoce.noise.grid import Grid, MeanGrid, exponent_below, snap_to_grid
+from sottovoce.noise import source
+from sottovoce.noise.source import Grid, MeanGrid, exponent_below, snap_to_grid
 from sottovoce.plan import (
     ASSOCIATION,
     NEGLIGIBLE_INEQUALITY,
@@ -36,8 +36,8 @@ from sottovoce.plan import (
 )
 from sottovoce.release import Release
 from sottovoce.schema import BoundsLike, Schema
+from sottovoce.units import format_number
 from sottovoce.weights import Weights
-from sottovoce.wording import format_number
 
 #: Values are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
 MIN_BITS = 20
@@ -252,7 +252,7 @@ def draw_noisy_values(plan: Plan, total: int, size: int = 1) -> list[float]:
     middle = Fraction(2**grid.shift - 1, 2)  # the shift rounds down; on average by this much
     base = total >> grid.shift
     low = Fraction(grid.values.low)
-    noisy = (base + z for z in integer.draw_laplace(plan.noise["integer_scale"], size))
+    noisy = (base + z for z in source.draw_laplace(plan.noise["integer_scale"], size))
     return [
         snap_to_grid(
             low + ((n << grid.shift) + middle) * unit,

@@ -25,19 +25,24 @@ import numpy as np
 from sottovoce import units
 from sottovoce.arrays import ColumnLike, Floats, TableLike, check_same_length, to_matrix, to_numbers
 from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding, UnitBall
+from sottovoce.data.encoding import (
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+    count_declared_columns,
+    describe_model,
+    make_label,
+)
 from sottovoce.data.engine import Dataset
-from sottovoce.data.readers import UnitBallReader
 from sottovoce.data.source import find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimator import count_declared_columns, load_matrix, make_budgets, make_label
+from sottovoce.estimator import load_matrix, make_budgets
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise.grid import AnswerGrid
-from sottovoce.noise.source import Reals
+from sottovoce.noise.source import AnswerGrid, Reals
 from sottovoce.plan import ExpectedError, Plan, Theorem, least_squares
 from sottovoce.release import Release
 from sottovoce.schema import (
@@ -318,7 +323,7 @@ class Posterior(LoadableEstimator, LinearRegressor):
         if is_between(self.delta, 0, LEAST_DELTA):
             raise InvalidParameter(
                 f"δ is smaller than {LEAST_DELTA:g}.",
-                "Books count δ in such units, and the finite precision of a sample is covered "
+                "A ledger counts δ in such units, and the finite precision of a sample is covered "
                 "from there on.",
                 f"Take a δ of {LEAST_DELTA:g} or more, far below one over the number of people.",
                 parameter="delta",

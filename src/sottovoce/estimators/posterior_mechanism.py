@@ -64,15 +64,20 @@ from sottovoce.accounting import profiles, renyi
 from sottovoce.accounting.renyi import zcdp_epsilon
 from sottovoce.arrays import Array, Floats
 from sottovoce.budgets import BudgetGroups
-from sottovoce.data.encoding import Feature, Recoding, UnitBall, make_contrasts
-from sottovoce.data.engine import Dataset
-from sottovoce.data.kernels import GroupLookup
+from sottovoce.data.encoding import (
+    Feature,
+    Label,
+    Reader,
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+    make_contrasts,
+)
+from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.data.loss_kernels import BLOCK, PIECE, to_whole
-from sottovoce.data.readers import Label, Reader, UnitBallReader
 from sottovoce.errors import BudgetExceeded, InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.noise import continuous, source
-from sottovoce.noise.grid import ANSWER_BITS
-from sottovoce.noise.source import Reals
+from sottovoce.noise.source import ANSWER_BITS, Reals
 from sottovoce.schema import Interval
 from sottovoce.weights import Weights
 

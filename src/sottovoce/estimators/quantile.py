@@ -27,8 +27,8 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import selection
-from sottovoce.noise.grid import Grid, QuantileGrid
+from sottovoce.noise import source
+from sottovoce.noise.source import Grid, QuantileGrid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Release
 from sottovoce.schema import BoundsLike, Schema, is_one_of
@@ -45,8 +45,8 @@ FEW_ROWS = 8
 REACH = 400
 
 CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
-    "permute-and-flip": selection.permute_and_flip,
-    "exponential": selection.exponential,
+    "permute-and-flip": source.permute_and_flip,
+    "exponential": source.exponential,
 }
 
 

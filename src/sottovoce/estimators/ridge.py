@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce.arrays import ColumnLike, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
-from sottovoce.data.encoding import Recoding
+from sottovoce.data.encoding import Recoding, count_declared_columns, describe_model, make_label
 from sottovoce.data.engine import Dataset
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimator import count_declared_columns, load_regression, make_label
+from sottovoce.estimator import load_regression
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
-from sottovoce.estimators.base import LinearRegressor, LoadableEstimator, describe_model
+from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import (

@@ -47,8 +47,8 @@ from sottovoce.plan import (
     least_squares,
     measure_inequality,
 )
+from sottovoce.units import format_number
 from sottovoce.weights import Weights
-from sottovoce.wording import format_number
 
 #: s, ψ and m₂ where nothing is declared.
 SPREAD = 0.2

@@ -31,15 +31,15 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.arrays import Floats
-from sottovoce.budgets import Budgets
-from sottovoce.data.encoding import Recoding
+from sottovoce.budgets import Budgets, has_usable_budget
+from sottovoce.data.encoding import EmptyReader, Reader, Recoding
 from sottovoce.data.engine import Dataset
-from sottovoce.data.loss_kernels import HuberTerms
-from sottovoce.data.readers import EmptyReader, Reader
-from sottovoce.data.regression_kernels import (
+from sottovoce.data.loss_kernels import (
+    ClassicHuber,
+    HuberTerms,
     ResidualHistogram,
     ResidualSizes,
-    has_usable_budget,
+    SoftHuber,
 )
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.ridge_errors import (
@@ -83,11 +83,11 @@ from sottovoce.estimators.ridge_recipe import (
     shrink_slopes,
 )
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import continuous, selection
-from sottovoce.noise.grid import AnswerGrid, Grid
+from sottovoce.noise import continuous, source
+from sottovoce.noise.source import AnswerGrid, Grid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.schema import Interval
-from sottovoce.solvers import losses, newton
+from sottovoce.solvers import newton
 from sottovoce.weights import Weights
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class StagedFit:
         scores = np.array([abs(f - target) for f in held], dtype=np.int64)
         scale = 2 * weights.loudest
         scores += np.asarray(np.rint(handicap * scale), dtype=np.int64)
-        return float(candidates[selection.permute_and_flip(scores, scale)])
+        return float(candidates[source.permute_and_flip(scores, scale)])
 
     def constant(
         self,
@@ -240,9 +240,9 @@ class StagedFit:
             (row_weights * self.budgets.kinds.rows * self.budgets.kinds.people).sum()
         )  # Σv over all rows
         if self.loss == "soft":
-            loss: losses.SoftHuber | losses.ClassicHuber = losses.SoftHuber(tau, H)
+            loss: SoftHuber | ClassicHuber = SoftHuber(tau, H)
         else:
-            loss = losses.ClassicHuber(tau)
+            loss = ClassicHuber(tau)
         problem = newton.Problem(
             terms=self._make_terms(reader, row_weights, loss, held),
             ridge=ridge,

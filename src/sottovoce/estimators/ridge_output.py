@@ -35,7 +35,7 @@ from sottovoce.estimators.ridge_errors import (
 )
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import continuous, source
-from sottovoce.noise.grid import AnswerGrid
+from sottovoce.noise.source import AnswerGrid
 from sottovoce.plan import Plan, Theorem
 from sottovoce.schema import Interval, is_measurable
 from sottovoce.weights import Weights

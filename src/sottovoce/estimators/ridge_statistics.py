@@ -36,7 +36,7 @@ from sottovoce.estimators.ridge_errors import (
 )
 from sottovoce.estimators.ridge_objective import NoGrid
 from sottovoce.guarantee import Guarantee
-from sottovoce.noise import integer
+from sottovoce.noise import source
 from sottovoce.plan import Plan, Theorem
 from sottovoce.schema import Interval, is_measurable
 
@@ -178,13 +178,13 @@ def _draw_noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
     if plan.parameters["rho"]:
         own = math.ceil(scale * math.sqrt(2 / (d + 2)))  # m + 3 = d + 2
         draws = (
-            iter(integer.draw_gaussian(scale, products)),
-            iter(integer.draw_gaussian(float(own), squares)),
+            iter(source.draw_gaussian(scale, products)),
+            iter(source.draw_gaussian(float(own), squares)),
         )
     else:
         draws = (
-            iter(integer.draw_laplace(scale, products)),
-            iter(integer.draw_laplace(2 * scale, squares)),
+            iter(source.draw_laplace(scale, products)),
+            iter(source.draw_laplace(2 * scale, squares)),
         )
     return [next(draws[int(j == k)]) for j, k in pairs]
 

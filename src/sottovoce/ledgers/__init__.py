@@ -13,6 +13,9 @@ from typing import Any
 from sottovoce.errors import UnsupportedLedger
 from sottovoce.ledger import Ledger
 from sottovoce.ledgers.sqlite import open_sqlite
+from sottovoce.moved import OLD_PATHS as _OLD_PATHS
+
+__path__.append(_OLD_PATHS)
 
 SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
@@ -43,7 +46,7 @@ def open_ledger(
     raise UnsupportedLedger(
         "There is no ledger of this kind.",
         "An address begins with sqlite:/// or postgresql://.",
-        "Choose one of these, or None for books that end with the process.",
+        "Choose one of these, or None for a ledger that ends with the process.",
         parameter="ledger",
     )
 

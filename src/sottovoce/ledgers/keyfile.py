@@ -200,7 +200,7 @@ def unsigned_release_error() -> InvalidRelease:
     return InvalidRelease(
         "This release carries no signature of a ledger.",
         "A release from a session is signed with the ledger's key; earlier versions did not sign.",
-        "Compare it with the books (`sottovoce ledger verify`, or verify in Python), or release "
+        "Compare it with the ledger (`sottovoce ledger verify`, or verify in Python), or release "
         "anew under a new key.",
         parameter="release",
     )
@@ -293,8 +293,8 @@ class LedgerKeyFile:
             key = b""
         if len(key) != KEY_BYTES:
             raise WrongLedgerKey(
-                "The key of these books is missing or not a key.",
-                f"It is expected in the file {path.name}, beside the books or in the folder of "
+                "The key of this ledger is missing or not a key.",
+                f"It is expected in the file {path.name}, beside the ledger or in the folder of "
                 "keys that was named.",
                 "Put the file back; without it nobody's account can be found.",
             )
@@ -417,7 +417,7 @@ def _read_text(path: Path) -> str:
         return ""
     except OSError:
         pass  # raised below
-    raise _unwritable_error("they are needed to open the books")
+    raise _unwritable_error("they are needed to open the ledger")
 
 
 def _make_key(path: Path) -> None:
@@ -426,9 +426,9 @@ def _make_key(path: Path) -> None:
         raise _unwritable_error("nothing was charged")
     if not _is_own(path):
         raise WrongLedgerKey(
-            "There is a key already where new books would have theirs, and it is not this user's "
-            "alone.",
-            "Whoever put it there, or can read it, could sign in the name of the books.",
+            "There is a key already where a new ledger would have its own, and it is not this "
+            "user's alone.",
+            "Whoever put it there, or can read it, could sign in the name of the ledger.",
             f"Take the file {path.name} away, or make it a file of your own that nobody else can "
             "read.",
         )
@@ -456,7 +456,7 @@ def _is_own(path: Path) -> bool:
 
 def _unwritable_error(meanwhile: str) -> SottovoceError:
     return LedgerUnavailable(
-        "The key or the file of heads beside the books cannot be read or written.",
+        "The key or the file of heads beside the ledger cannot be read or written.",
         "Every head is written down before a private value is read.",
         f"Free some space, or make the folder and its files accessible; {meanwhile}.",
     )

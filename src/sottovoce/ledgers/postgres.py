@@ -151,7 +151,7 @@ class _PostgresStore:
             lambda transaction: transaction.has_expected_tables(), "READ COMMITTED"
         ):
             raise LedgerBroken(
-                "The tables of the books are not as they were made: a column, a condition, an "
+                "The tables of the ledger are not as they were made: a column, a condition, an "
                 "index, a trigger or a rule was changed or added.",
                 "What the database enforces stands behind every charge.",
                 "Stop releasing, find out who changed them, and move to a copy that verifies.",
@@ -361,7 +361,7 @@ def _import_psycopg() -> Any:
     else:
         return psycopg
     raise UnsupportedLedger(
-        "Books in PostgreSQL need psycopg, which is not installed.",
+        "A ledger in PostgreSQL needs psycopg, which is not installed.",
         "",
         "Run: pip install 'sottovoce[postgres]'.",
         parameter="ledger",
@@ -393,7 +393,7 @@ def write_role_sql(reader: str, granter: str, writer: str) -> str:
 
 def _timeout_error() -> SottovoceError:
     return LedgerUnavailable(
-        "The server of the books gave up waiting: another writer did not come to an end, or this "
+        "The server of the ledger gave up waiting: another writer did not come to an end, or this "
         "took too long.",
         f"Nobody waits longer than {SETTINGS['lock_timeout']} for another writer.",
         "Ask again under the same key; if it lasts, look for a session that holds a transaction "
@@ -403,16 +403,16 @@ def _timeout_error() -> SottovoceError:
 
 def _permission_error() -> SottovoceError:
     return LedgerUnavailable(
-        "The role of this connection may not do this in the books.",
+        "The role of this connection may not do this in the ledger.",
         "A reader writes nothing, a granter releases nothing, and a writer grants nothing.",
-        "Connect with the role that may, or let the owner of the books give it rights "
+        "Connect with the role that may, or let the owner of the ledger give it rights "
         "(`sottovoce ledger roles`).",
     )
 
 
 def _unreachable_error() -> SottovoceError:
     return LedgerUnavailable(
-        "The server of the books cannot be reached, or refused the transaction.",
+        "The server of the ledger cannot be reached, or refused the transaction.",
         "A charge is written before a private value is read.",
         "Check the address and that the server runs, then ask again under the same key.",
     )

@@ -58,15 +58,13 @@ Result = TypeVar("Result")
 #: What an entry can be.
 ENTRY_KINDS = ("open", "grant", "reserve", "charge", "publish", "unseal", "upgrade")
 #: Why books are sealed.
-OLDER = "something was released that is not in them. They may be an older copy."
+OLDER = "something was released that is not in it. It may be an older copy."
 DAMAGED = (
-    "the file of heads beside them is missing or damaged, so nobody can tell whether they are an "
-    "older copy."
+    "the file of heads beside it is missing or damaged, so nobody can tell whether it is an older "
+    "copy."
 )
-FOREIGN = (
-    "a witness has a head of theirs that is not in them. Another copy of these books was used."
-)
-UNLISTED = "the list of witnesses beside them is missing or was changed."
+FOREIGN = "a witness has a head that is not in it. Another copy of this ledger was used."
+UNLISTED = "the list of witnesses beside it is missing or was changed."
 #: All accounts are read, and none looked for, unless so many times more have one than are asked
 #: for.
 SCAN_FACTOR = 16
@@ -117,7 +115,9 @@ class SqlLedger:
             self._beside = LedgerKeyFile.in_files(stem, new=False)
         if self._beside.check != first.request:
             raise WrongLedgerKey(
-                "This key belongs to other books.", "", "Put back their own, or name its folder."
+                "This key belongs to another ledger.",
+                "",
+                "Put back its own, or name that key's folder.",
             )
         self.identity = first.key
         self._first = (first.number, first.digest)
@@ -401,9 +401,7 @@ class SqlLedger:
         who wrote it: whoever could write to the database until now could have changed it.
         """
         if self._signed_from is not None:
-            raise InvalidParameter(
-                "These books are signed already.", "", "Go on with them as they are."
-            )
+            raise InvalidParameter("This ledger is signed already.", "", "Go on with it as it is.")
         self._store.check()
 
         def work(transaction: Transaction) -> Entry:
@@ -496,7 +494,8 @@ class SqlLedger:
             raise unsigned_error()
         self._check_witness_heads()
         self._refuse_sealed()
-        self._witnesses.refuse_unreachable_majority("nothing was written by this attempt")
+        if self._witnesses.addresses:
+            self._witnesses.refuse_unreachable_majority("nothing was written by this attempt")
 
         def write_if_current(transaction: Transaction) -> Result:
             if not sql_reading.is_in_chain(transaction, self._last):
@@ -585,6 +584,9 @@ class SqlLedger:
 
     def _check_witness_heads(self) -> None:
         """Seals the books if a witness has a head of theirs that is not in them."""
+        if not self._witnesses.addresses:
+            self._witnesses.unreached = {}
+            return
         foreign = self._witnesses.collect_foreign_heads(self._find_foreign_heads)
         if foreign:
             self._foreign += foreign
@@ -745,8 +747,8 @@ class SqlLedger:
 def sealed_error(why: str) -> LedgerSealed:
     """The error of books that may be behind what was released from them."""
     return LedgerSealed(
-        f"These books are sealed: {why}",
-        "On older books people would spend the same budget twice.",
+        f"This ledger is sealed: {why}",
+        "On an older ledger people would spend the same budget twice.",
         "Put the right copy back; or, if there is none, unseal with a reason, and lower grants "
         "before any release.",
     )
@@ -755,8 +757,8 @@ def sealed_error(why: str) -> LedgerSealed:
 def unsigned_error() -> SottovoceError:
     """The error of books of an earlier version, into which nothing is written."""
     return LedgerUnsigned(
-        "These books were written by an earlier version, which did not sign entries.",
-        "Nothing is written into books that anybody who can write to the database could have "
+        "This ledger was written by an earlier version, which did not sign entries.",
+        "Nothing is written into a ledger that anybody who can write to the database could have "
         "extended.",
         "Run `sottovoce ledger upgrade`, or call ledger.upgrade(); it says what can no longer be "
         "proved.",

@@ -167,7 +167,7 @@ def migrate(transaction: Transaction) -> None:
     there = transaction.version()
     if there > len(MIGRATIONS):
         raise UnsupportedLedger(
-            "These books were written by a newer version of sottovoce.",
+            "This ledger was written by a newer version of sottovoce.",
             "An older one might misread them.",
             "Update sottovoce; nothing was changed.",
         )
@@ -415,7 +415,7 @@ def no_account_error(account: str | None = None) -> UnknownPeople:
     """
     if account is None:
         return UnknownPeople(
-            "Somebody has no account in these books, or none of the kind that is asked for.",
+            "Somebody has no account in this ledger, or none of the kind that is asked for.",
             "Everybody is granted a budget first.",
             "Enter their grants, or check how the name is spelt.",
             parameter="person",
@@ -431,7 +431,7 @@ def no_account_error(account: str | None = None) -> UnknownPeople:
 def broken_ledger_error() -> LedgerBroken:
     """The error of books that somebody has changed."""
     return LedgerBroken(
-        "The books do not add up: an entry, an amount, a balance or a release was changed.",
+        "The ledger does not add up: an entry, an amount, a balance or a release was changed.",
         "Every balance and every digest follows from the entries.",
         "Stop releasing, and compare with a copy and with the heads in published certificates.",
     )
@@ -440,7 +440,7 @@ def broken_ledger_error() -> LedgerBroken:
 def overspent_error() -> LedgerBroken:
     """The error of books in which a charge exceeds the grant under which it was made."""
     return LedgerBroken(
-        "The books do not add up: somebody was charged more than they allowed at that moment.",
+        "The ledger does not add up: somebody was charged more than they allowed at that moment.",
         "Every reservation stays within the grant that is in force when it is made.",
         "Stop releasing: somebody changed accounts in the database. Compare with a copy, and "
         "with published heads.",
@@ -450,9 +450,9 @@ def overspent_error() -> LedgerBroken:
 def no_ledger_error() -> LedgerUnavailable:
     """The error of a place where books are looked for and none are."""
     return LedgerUnavailable(
-        "There are no books at this place.",
-        "Books are never begun by mistake: in new ones everybody's budget is whole again.",
-        "Check the path, or begin new books with `sottovoce ledger init`.",
+        "There is no ledger at this place.",
+        "A ledger is never begun by mistake: in a new one everybody's budget is whole again.",
+        "Check the path, or begin a new ledger with `sottovoce ledger init`.",
         parameter="ledger",
     )
 
@@ -460,10 +460,10 @@ def no_ledger_error() -> LedgerUnavailable:
 def emptied_ledger_error() -> LedgerBroken:
     """The error of tables without an entry."""
     return LedgerBroken(
-        "The tables of the books are here, and no entry is in them: somebody deleted all, or "
+        "The tables of the ledger are here, and no entry is in them: somebody deleted all, or "
         "none was ever written.",
-        "Books are never begun by mistake: in new ones everybody's budget is whole again.",
-        "Put a copy of the books back; if there never were any, begin them with `sottovoce "
+        "A ledger is never begun by mistake: in a new one everybody's budget is whole again.",
+        "Put a copy of the ledger back; if there never was one, begin it with `sottovoce "
         "ledger init`.",
     )
 

@@ -170,11 +170,11 @@ class _SqliteStore:
         self._logs = [before or now for before, now in zip(self._logs, there, strict=True)]
         if there != self._logs:
             raise LedgerBroken(
-                "The write-ahead log of the books, or its index, was removed or exchanged while "
+                "The write-ahead log of the ledger, or its index, was removed or exchanged while "
                 "they were open.",
                 "What is written belongs to the files of these names; this session would write "
                 "where nobody reads.",
-                "Release nothing, close every session on these books, and verify them: entries "
+                "Release nothing, close every session on this ledger, and verify it: entries "
                 "may be missing.",
             )
 
@@ -262,7 +262,7 @@ def _refuse_or_make(path: Path, begin: bool | None) -> None:
     there = path.exists()
     if not there and log:
         raise LedgerBroken(
-            "The file of the books is gone, and its write-ahead log is still there.",
+            "The file of the ledger is gone, and its write-ahead log is still there.",
             "A log belongs to one file, and would be read into a new one.",
             "Put the file back that was beside the log; or, if there is none, take the log away.",
         )
@@ -442,12 +442,12 @@ def _format_digits(numbers: Any) -> bytes:
 def _make_error(cause: int) -> SottovoceError:
     if cause & 0xFF in DAMAGE_CODES:  # the low byte is the cause, the rest its circumstances
         return LedgerBroken(
-            "The file of the books is damaged, or is not a ledger.",
+            "The file is damaged, or is not a ledger.",
             "",
             "Put the last good copy back, and verify it.",
         )
     return LedgerUnavailable(
-        "The books cannot be opened or written: the file is busy, read-only, on a full disk or "
+        "The ledger cannot be opened or written: the file is busy, read-only, on a full disk or "
         "out of reach.",
         "A charge is written before a private value is read.",
         "Mend that and ask again under the same key; nothing was charged by this attempt.",

@@ -182,7 +182,7 @@ class Statement:
                 "This statement does not hold: an entry or an amount is not what its digests say.",
                 "Every line climbs to the root of its entry, and every entry follows from the "
                 "one before.",
-                "Do not rely on it, and ask the curator to verify the books.",
+                "Do not rely on it, and ask the curator to verify the ledger.",
             )
 
     def _is_proved(self, line: ProvedLine) -> bool:
@@ -214,7 +214,7 @@ class Statement:
         if keyfile.read_key(key).hex() != self.key:
             raise LedgerBroken(
                 "This statement was not signed with this key.",
-                "The books sign every entry; those of an earlier version do so after an upgrade.",
+                "A ledger signs every entry; one of an earlier version does so after an upgrade.",
                 "Check that the key is the one that the curator has published; else do not rely "
                 "on the statement.",
                 parameter="key",

@@ -488,7 +488,9 @@ class Witnesses:
         """Adds a witness, which is given the last head; raises if it cannot be reached."""
         if self._beside.heads is None:
             raise InvalidParameter(
-                "Books in memory have no witnesses.", "", "Keep the books in a file or on a server."
+                "A ledger in memory has no witnesses.",
+                "",
+                "Keep the ledger in a file or on a server.",
             )
         if address in self.addresses or "\n" in address:
             raise InvalidParameter(
@@ -549,7 +551,7 @@ class Witnesses:
     def refuse_unreachable_majority(self, meanwhile: str) -> None:
         """Raise if there are witnesses, and no majority of them could be reached."""
         if self.addresses and 2 * len(self.unreached) >= len(self.addresses):
-            raise _unavailable_error("Too few witnesses of these books can be reached.", meanwhile)
+            raise _unavailable_error("Too few witnesses of this ledger can be reached.", meanwhile)
 
     def store_head(self, head: Head) -> dict[str, str]:
         """Gives a head to everybody who can be reached, and returns who could not be, and why."""
@@ -616,7 +618,7 @@ class Witnesses:
                     return last
             except (OSError, ValueError, TypeError):
                 pass  # raised below
-            raise WitnessUnreachable("what was last seen of it is missing beside the books")
+            raise WitnessUnreachable("what was last seen of it is missing beside the ledger")
 
         return seen
 
@@ -636,7 +638,7 @@ class Witnesses:
             return []  # which is found out, if there was one
         except OSError:
             pass  # raised below
-        raise _unavailable_error("The list of witnesses beside the books cannot be read.")
+        raise _unavailable_error("The list of witnesses beside the ledger cannot be read.")
 
     def _write_list(self, addresses: list[str]) -> None:
         _write_file(self._make_path(".witnesses"), "".join(f"{address}\n" for address in addresses))
@@ -661,13 +663,13 @@ def _write_file(path: Path, text: str) -> None:
         return
     except OSError:
         pass  # raised below
-    raise _unavailable_error("What is known about witnesses cannot be written beside the books.")
+    raise _unavailable_error("What is known about witnesses cannot be written beside the ledger.")
 
 
 def _unavailable_error(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
     return LedgerUnavailable(
         found,
-        "More than half of them keep a head before a value is read, so that no copy of the books "
+        "More than half of them keep a head before a value is read, so that no copy of the ledger "
         "is spent again.",
         f"Make them reachable, or take those from the list that are gone for good; {meanwhile}.",
     )

@@ -12,6 +12,9 @@ from sottovoce.market.allocation import Allocation, Frontier, Point
 from sottovoce.market.market import Market, constants
 from sottovoce.market.optimiser import continuous
 from sottovoce.market.prior import Prices, Prior, virtual_costs
+from sottovoce.moved import OLD_PATHS as _OLD_PATHS
+
+__path__.append(_OLD_PATHS)
 
 __all__ = [
     "Allocation",

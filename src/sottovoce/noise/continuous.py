@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.noise import source
-from sottovoce.noise.grid import AnswerGrid
-from sottovoce.noise.source import BITS, ONE, Reals
+from sottovoce.noise.source import BITS, ONE, AnswerGrid, Reals
 
 #: A point of the disc that is closer to its middle would not tell its direction well enough:
 #: another is drawn.

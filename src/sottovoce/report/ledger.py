@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce import ledger, wording
+from sottovoce import ledger, units
 from sottovoce.accounting.renyi import TotalLoss
 from sottovoce.errors import InvalidParameter, LedgerBroken
 from sottovoce.ledger import ACCOUNTS, Line
@@ -238,7 +238,7 @@ def bound_odds(total: TotalLoss) -> str:
     epsilon = total.epsilon / UNITS_PER_EPSILON
     if epsilon > NO_PROTECTION:
         return f"e^{epsilon:g}"
-    return wording.format_odds(epsilon)
+    return units.format_odds(epsilon)
 
 
 def draw_accounts(held: Sequence[AccountBalance]) -> str:

@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.arrays import Floats
-from sottovoce.data.files import guard_formula
+from sottovoce.arrays import Floats, guard_formula
 from sottovoce.market import Allocation, Frontier
 from sottovoce.market.allocation import TRUTH_SENTENCES
 from sottovoce.market.terms import MarketTerms, Sellers

@@ -23,6 +23,7 @@ from sottovoce.audit.confidential import draw_losses, find_median
 from sottovoce.plan import describe_currency
 from sottovoce.release import Release, format_date
 from sottovoce.report.html import NAMES_STYLE, make_page, make_stamp, make_table
+from sottovoce.units import format_percent, round_to_error
 from sottovoce.wording import (
     MARGIN,
     RANK,
@@ -31,13 +32,11 @@ from sottovoce.wording import (
     describe_error_unit,
     describe_score,
     describe_unit,
-    format_percent,
     get_unit,
     has_quantiles,
     list_errors,
     name_model,
     name_quantiles,
-    round_to_error,
     warn_if_uninformative,
     write_error_sentence,
 )

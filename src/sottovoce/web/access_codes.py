@@ -509,8 +509,8 @@ DUMMY_CODE = StoredCode("", "", "00" * KEY_BYTES, "", "", "")
 
 def _unusable_file_error(what: str) -> LedgerUnavailable:
     return LedgerUnavailable(
-        f"The file of people's codes beside the books cannot be {what}, or was made for other "
-        "books.",
-        "It has the name of the books and ends with .codes.",
+        f"The file of people's codes beside the ledger cannot be {what}, or was made for another "
+        "ledger.",
+        "It has the name of the ledger and ends with .codes.",
         "Put it right, or take it away: then everybody needs a new code.",
     )

@@ -24,17 +24,17 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.audit import audit_from_table
+from sottovoce.booking import plan_rows, release_rows
 from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
-from sottovoce.estimator import Estimator
+from sottovoce.estimator import Estimator, get_budgets, make_estimator, read_source
 from sottovoce.estimators import list_questions
 from sottovoce.ledger import Entry
 from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import Schema
-from sottovoce.session import Session, make_estimator, release_from_table
 from sottovoce.web.question_form import ONE_EACH
 from sottovoce.web.uploads import save_table
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
@@ -42,7 +42,7 @@ from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_bal
 if TYPE_CHECKING:
     from sottovoce.audit import PerInstance
     from sottovoce.budgets import Budgets
-    from sottovoce.data.kernels import GroupLookup
+    from sottovoce.data.engine import GroupLookup
     from sottovoce.plan import Plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
@@ -164,11 +164,10 @@ def make_plan(workspace: Workspace, said: DataSource, question: Estimator) -> No
     """
     _refuse_unbookable(workspace, said)
     budgets, _ = scale_budgets(*_read_census(workspace, said), said.share)
-    session = Session(
-        ledger=CachedBalances(workspace, said.table, said.person), short=workspace.session.short
-    )
+    balances = CachedBalances(workspace, said.table, said.person)
     try:
-        return NotedPlan(replace(session.plan_rows(question, budgets), subject=said.subject))
+        plan = plan_rows(balances, workspace.session.short, question, budgets)
+        return NotedPlan(replace(plan, subject=said.subject))
     except UnknownPeople:
         pass  # somebody has no account yet: planned below as if all had
     return NotedPlan(replace(question.plan_for(budgets), subject=said.subject), NOT_GRANTED)
@@ -190,14 +189,17 @@ def start_release(
         refuse_changed_plan(make_plan(workspace, said, question).plan, agreed)
 
     def work(job: Job) -> str:
-        made = release_from_table(
-            said,
+        dataset = read_source(question, said, job.watch)
+        budgets = get_budgets(dataset)
+        made = release_rows(
+            workspace.session.ledger,
+            workspace.session.short,
             question,
-            job.watch,
-            workspace.session,
-            key=key,
-            agreed=agreed,
-            on_commit=job.commit,
+            dataset,
+            key,
+            budgets.by_person(budgets.kinds.epsilon),
+            agreed,
+            job.commit,
         )
         workspace.releases[key] = made.to_json().encode()
         return key

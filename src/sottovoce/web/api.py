@@ -498,9 +498,9 @@ def balances(workspace: CurrentWorkspace) -> list[TierAnswer]:
     books = workspace.session.ledger
     if not isinstance(books, SqlLedger):
         raise InvalidParameter(
-            "These books are not kept in a database.",
+            "This ledger is not kept in a database.",
             "",
-            "Open the page with books in a file or on a server.",
+            "Open the page with a ledger in a file or on a server.",
         )
     return [
         TierAnswer(
@@ -523,7 +523,7 @@ def verify(workspace: CurrentWorkspace) -> TextAnswer:
     """Computes every balance and digest again."""
     last = actions.verify_ledger(workspace)
     return TextAnswer(
-        words=f"The books add up: {last.number + 1:,} entries, head {last.digest.hex()}."
+        words=f"The ledger adds up: {last.number + 1:,} entries, head {last.digest.hex()}."
     )
 
 

@@ -191,7 +191,7 @@ def _make_statement(books: SqlLedger, visit: Visit) -> Statement:
 def get_sql_ledger(workspace: Workspace) -> SqlLedger:
     """Returns the books in the workspace, which are in a database, if only in memory."""
     if not isinstance(workspace.session.ledger, SqlLedger):
-        raise TypeError("only books in a database are opened here")
+        raise TypeError("only a ledger in a database is opened here")
     return workspace.session.ledger
 
 

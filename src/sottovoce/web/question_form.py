@@ -29,10 +29,9 @@ from typing import Any
 
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidInput, SottovoceError
-from sottovoce.estimator import Estimator
+from sottovoce.estimator import Estimator, make_estimator
 from sottovoce.estimators import Parameter, Question, list_questions
 from sottovoce.schema import Column, Schema, quote_toml
-from sottovoce.session import make_estimator as made
 
 COLUMN_KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
 ROLES = ("person", "budget")
@@ -363,7 +362,7 @@ class QuestionForm:
     @property
     def question(self) -> Estimator:
         """The question of the library, which refuses options that do not fit."""
-        return made(self.kind.load_class(), self.said, **self.parameters)
+        return make_estimator(self.kind.load_class(), self.said, **self.parameters)
 
 
 def read_question(

@@ -38,7 +38,7 @@ from starlette.routing import Route
 
 from sottovoce.audit import audit_from_table
 from sottovoce.data.engine import get_table_label
-from sottovoce.data.files import is_text, list_files, read_header
+from sottovoce.data.engines.arrow import is_text, list_files, read_header
 from sottovoce.data.source import DataSource
 from sottovoce.errors import BudgetExceeded, SottovoceError
 from sottovoce.estimators import is_audited, list_questions
@@ -153,8 +153,8 @@ def _format_budgets(said: DataSource) -> str:
 _SCRIPT = Template('''\
 """$words, as it was asked at the page of sottovoce.
 
-    python ask.py TABLE OUT                   without books: asking again spends everybody's ε again
-    python ask.py TABLE OUT BOOKS KEY         from books such as sqlite:///books.db, under a new key
+    python ask.py TABLE OUT               without a ledger: asking again spends everybody's ε again
+    python ask.py TABLE OUT LEDGER KEY    from a ledger such as sqlite:///books.db, a new key
 """
 
 import sys

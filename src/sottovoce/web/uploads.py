@@ -127,7 +127,7 @@ def _can_decode(decoder: Any, piece: bytes, *, final: bool = False) -> bool:
 
 def _read_kinds(path: Path) -> dict[str, str]:
     from sottovoce.data.engine import get_default_engine
-    from sottovoce.data.files import read_header
+    from sottovoce.data.engines.arrow import read_header
 
     _refuse_names(read_header(str(path))[0])
     return dict(get_default_engine().infer_kinds(str(path)))

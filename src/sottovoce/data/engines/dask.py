@@ -30,7 +30,7 @@ from dask.delayed import delayed
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-from sottovoce.data import engine, files
+from sottovoce.data import engine
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Engine,
@@ -40,6 +40,7 @@ from sottovoce.data.engine import (
     TextFormat,
     Watch,
 )
+from sottovoce.data.engines import arrow
 from sottovoce.errors import WrongType
 from sottovoce.private_files import Scratch
 
@@ -161,13 +162,13 @@ def open_table(
     """An engine over CSV or Parquet files that every worker can open; a worker reads some row
     groups at a time.
     """
-    rows = files.open_dataset(path, numbers, text)
-    pieces = files.split_dataset(rows)
+    rows = arrow.open_dataset(path, numbers, text)
+    pieces = arrow.split_dataset(rows)
 
     def shares(client: Any, kernel: Any, columns: tuple[str, ...]) -> list[Any]:
         return [client.submit(_fold_piece, kernel, piece, columns, pure=False) for piece in pieces]
 
-    return DaskEngine(files.list_kinds(rows.schema), shares, watch)
+    return DaskEngine(arrow.list_kinds(rows.schema), shares, watch)
 
 
 def _infer_frame_kinds(table: Any) -> dict[str, str]:
@@ -180,7 +181,7 @@ def _infer_frame_kinds(table: Any) -> dict[str, str]:
         if pa.types.is_null(getattr(field.type, "value_type", field.type))
     }
     return {
-        name: "text" if name in unknown else kind for name, kind in files.list_kinds(schema).items()
+        name: "text" if name in unknown else kind for name, kind in arrow.list_kinds(schema).items()
     }
 
 
@@ -195,7 +196,7 @@ def _split_frame(frame: Any) -> Iterator[Any]:
 
 
 def _fold_piece(
-    kernel: Kernel[Part], piece: files.Piece, columns: tuple[str, ...]
+    kernel: Kernel[Part], piece: arrow.Piece, columns: tuple[str, ...]
 ) -> PartialResult[Part]:
     return engine.fold_partition(kernel, piece.batches(columns))
 

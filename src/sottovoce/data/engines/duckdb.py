@@ -25,8 +25,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sottovoce.data import engine, files
+from sottovoce.data import engine
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, Kernel, Part, TextFormat, Watch
+from sottovoce.data.engines import arrow
 from sottovoce.errors import InvalidData, WrongType
 from sottovoce.private_files import Scratch
 
@@ -53,7 +54,7 @@ class DuckDBEngine:
     @cached_property
     def _kinds(self) -> dict[str, str]:
         with self.turns:
-            return files.list_kinds(
+            return arrow.list_kinds(
                 _run_query(lambda: self.relation.limit(0).to_arrow_table()).schema
             )
 
@@ -112,15 +113,15 @@ def open_table(
             [database, database + ".wal"],
             watch,
         )
-    rows = files.open_dataset(path, numbers, text)
-    kinds = files.list_kinds(rows.schema)
-    if files.is_text(path):
+    rows = arrow.open_dataset(path, numbers, text)
+    kinds = arrow.list_kinds(rows.schema)
+    if arrow.is_text(path):
         return _open_own_connection(
             lambda connection: connection.from_arrow(rows), [], watch, kinds
         )
     return _open_own_connection(
         lambda connection: connection.sql(_write_parquet_query(path)),
-        files.list_files(path),
+        arrow.list_files(path),
         watch,
         kinds,
     )
@@ -178,7 +179,7 @@ def _attach_table(connection: Any, database: str, table: str) -> Any:
 def _write_parquet_query(path: str) -> str:
     """Returns the query over Parquet files."""
     listed = (
-        "[" + ", ".join(_quote_text(glob.escape(name)) for name in files.list_files(path)) + "]"
+        "[" + ", ".join(_quote_text(glob.escape(name)) for name in arrow.list_files(path)) + "]"
     )
     return f"FROM read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
 

@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as kinds_of
 from pyspark.sql.functions import lit
 
-from sottovoce.data import engine, files
+from sottovoce.data import engine
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Engine,
@@ -44,6 +44,7 @@ from sottovoce.data.engine import (
     TextFormat,
     Watch,
 )
+from sottovoce.data.engines import arrow
 from sottovoce.errors import InvalidParameter, SottovoceError, WrongType
 from sottovoce.private_files import Scratch
 
@@ -172,14 +173,14 @@ def open_table(
     """An engine over CSV or Parquet files that every worker can open; a worker reads some row
     groups at a time.
     """
-    rows = files.open_dataset(path, numbers, text)
-    pieces = _Pieces(files.split_dataset(rows))
+    rows = arrow.open_dataset(path, numbers, text)
+    pieces = _Pieces(arrow.split_dataset(rows))
     count = len(pieces.pieces)
 
     def places(columns: tuple[str, ...]) -> Any:
         return _get_session().range(0, count, 1, count)
 
-    return SparkEngine(files.list_kinds(rows.schema), places, pieces, watch)
+    return SparkEngine(arrow.list_kinds(rows.schema), places, pieces, watch)
 
 
 def _pass_batches(arrived: Batches, columns: tuple[str, ...]) -> Batches:
@@ -188,7 +189,7 @@ def _pass_batches(arrived: Batches, columns: tuple[str, ...]) -> Batches:
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    pieces: list[files.Piece]
+    pieces: list[arrow.Piece]
 
     def __call__(self, arrived: Batches, columns: tuple[str, ...]) -> Batches:
         for batch in arrived:
