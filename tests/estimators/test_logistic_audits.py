@@ -510,8 +510,8 @@ def box_loss(which, people=AMPLE_PEOPLE):
 
 
 def drawn_share(share):
-    """How much faster the law of b falls off than exp(−α|b₀| − (1−α)·max|b_j|): from the mean of |b₀|
-    and of the largest slope.
+    """How much faster the law of b falls off than exp(−α|b₀| − (1−α)·max|b_j|): from the mean of
+    |b₀| and of the largest slope.
     """
     mechanism = logistic_mechanism.Mechanism(CentredBox(2, True), np.ones(3), "exact", 2, share)
     drawn = np.array([mechanism.draw_tilt(1.0) for _ in range(4000)])
