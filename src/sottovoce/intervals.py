@@ -181,7 +181,7 @@ def calibrate_margin(level: float, laplace: float, scale: float) -> float:
     The answer is off by L + G, L with the scale ``laplace`` and G normal with the variance s². Of
     s² + N is known, N with the scale ``scale``. The interval has the half-width x(s² + N + m) at
     the level. How often it misses is an integral over N, computed for every s², and m is the
-    smallest number for which none is above 1 − level (docs/theory/intervals.md).
+    smallest number for which none is above 1 − level (docs/theory/mean.md).
     """
     unit = max(laplace, math.sqrt(scale) * 1e-3)
     c = scale / unit**2
