@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,7 @@ class Captured:
     plan: Any
     statistic: Any
     scale: float
+    bought: Any = None  # the statistic for the interval, where one is bought
 
 
 @dataclass(frozen=True)
@@ -53,25 +55,43 @@ class Case:
 def captured(case: Case, values: Any, epsilon: Any, groups: Any = None) -> Captured:
     """Fits with the noise switched off and returns what the noise would have been added to."""
     seen: list[tuple[Any, Any]] = []
+    bought: list[Any] = []
     original = case.module.draw_noisy_values
+    second = {mean: "draw_second_moment", quantile: "draw_reaches"}[case.module]
+    draw_second = getattr(case.module, second)
     seam = Silent()
 
     def spy(plan: Any, statistic: Any, *rest: Any) -> Any:
         seen.append((plan, statistic))
         return original(plan, statistic, *rest)
 
+    def spy_second(plan: Any, statistic: Any, *rest: Any) -> Any:
+        bought.append(statistic)
+        return draw_second(plan, statistic, *rest)
+
     with pytest.MonkeyPatch.context() as patch, source._seam(seam):
         patch.setattr(case.module, "draw_noisy_values", spy)
+        patch.setattr(case.module, second, spy_second)
         case.make().fit(values, epsilon=epsilon, groups=groups)
     ((plan, statistic),) = seen
-    return Captured(plan, statistic, seam.scales[0] if seam.scales else 2.0 * plan.weights.loudest)
+    return Captured(
+        plan,
+        statistic,
+        seam.scales[0] if seam.scales else 2.0 * plan.weights.loudest,
+        bought[0] if bought else None,
+    )
 
 
 def _mean_loss(one: Captured, two: Captured) -> float:
     """Two discrete Laplace laws of one scale, apart by d: the largest log ratio is d/scale."""
     assert one.scale == two.scale
     shift = one.plan.grid.shift
-    return abs((one.statistic >> shift) - (two.statistic >> shift)) / one.scale
+    loss = abs((one.statistic >> shift) - (two.statistic >> shift)) / one.scale
+    if one.bought is None:
+        return loss
+    part = one.plan.bought
+    apart = abs((one.bought >> part.shift) - (two.bought >> part.shift))
+    return loss + apart / part.integer_scale  # the two are independent
 
 
 def _quantile_loss(one: Captured, two: Captured) -> float:
@@ -79,7 +99,7 @@ def _quantile_loss(one: Captured, two: Captured) -> float:
     q).
     """
     targets = one.plan.parameters["q"]
-    return sum(
+    loss = sum(
         float(
             np.max(
                 np.abs(log_law(one.statistic, q, one.scale) - log_law(two.statistic, q, two.scale))
@@ -87,6 +107,55 @@ def _quantile_loss(one: Captured, two: Captured) -> float:
         )
         for q in targets
     )
+    if one.bought is None:
+        return loss
+    return loss + sum(_reach_loss(one, two, place) for place in range(len(targets)))
+
+
+def _reach_loss(one: Captured, two: Captured, place: int) -> float:
+    """The largest log ratio of the laws of the half-width, over answers it may start from."""
+    bought = one.plan.bought
+    scale = 2.0 * bought.weights.loudest
+    cells = one.plan.grid.points.cells
+    worst = 0.0
+    for index in range(0, cells + 1, cells // 8):
+        first, second = (
+            log_choice(
+                reach_gaps(
+                    captured.bought,
+                    captured.plan.parameters["q"][place],
+                    index,
+                    bought.candidates[place],
+                    bought.aims[place],
+                ),
+                scale,
+            )
+            for captured in (one, two)
+        )
+        worst = max(worst, float(np.max(np.abs(first - second))))
+    return worst
+
+
+def reach_gaps(
+    histogram: np.ndarray, q: float, index: int, candidates: np.ndarray, aim: float
+) -> list[int]:
+    """The scores of half-widths by their definition, one by one."""
+    total = int(histogram.sum())
+    target = round(Fraction(q) * total)
+    aimed = min(round(Fraction(aim) * total), total)
+    cells = len(histogram) - 1
+    gaps = []
+    narrower = -total
+    for step in candidates.tolist():
+        above = below = total
+        if index + step < cells:
+            above = int(histogram[: index + step + 1].sum()) - target
+        if index - step > 0:
+            below = target - int(histogram[: index - step].sum())
+        covered = min(above, below)
+        gaps.append(max(aimed - covered, narrower - aimed, 0))
+        narrower = covered
+    return gaps
 
 
 def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
@@ -104,6 +173,11 @@ def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
         else:
             before = 0
         gaps.append(max(before - round(q * total), round(q * total) - now, 0))
+    return log_choice(gaps, scale)
+
+
+def log_choice(gaps: list[int], scale: float) -> np.ndarray:
+    """log P of permute-and-flip for these scores."""
     p = np.exp(-(np.array(gaps, dtype=float) - min(gaps)) / scale)
     nodes, mass = np.polynomial.legendre.leggauss(len(p) + 8)
     u = (nodes + 1) / 2
@@ -138,6 +212,23 @@ CASES = [
         lambda n, e: 3 * 2 / (n * e),
         _quantile_loss,
         0.8,
+    ),
+    # Most of the budget buys the interval, so that what is not charged for it is seen.
+    Case(
+        "mean with its spread",
+        mean,
+        lambda: mean.Mean(bounds=(LOW, HIGH), interval_share=0.6),
+        lambda n, e: (HIGH - LOW) / (n * e * 0.4),
+        _mean_loss,
+        0.75,
+    ),
+    Case(
+        "median with its interval",
+        quantile,
+        lambda: quantile.Quantile(q=0.5, bounds=(LOW, HIGH), cells=256, interval_share=0.6),
+        lambda n, e: 2 / (n * e * 0.4),
+        _quantile_loss,
+        0.6,
     ),
 ]
 

@@ -113,6 +113,7 @@ def test_public_names_are_frozen():
         "Sampled",
         "Schema",
         "Session",
+        "Threshold",
         "Uniform",
         "Weights",
         "load",

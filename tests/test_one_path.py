@@ -42,6 +42,7 @@ FITS = {
     "posterior without budgets": lambda: sv.PosteriorSample(4.0, 6.0, BALL).fit(X, Y),
     "adaptive posterior": lambda: sv.AdaptivePosteriorSample(bounds=BALL).fit(X, Y, epsilon=1.0),
     "uniform": lambda: sv.Uniform(sv.Mean(bounds=(0, 1))).fit(Y, epsilon=1.0),
+    "threshold": lambda: sv.Threshold(sv.Mean(bounds=(0, 1))).fit(Y, epsilon=1.0),
     "limited": lambda: sv.Limited(sv.Mean(bounds=(0, 1))).fit(Y, epsilon=1.0),
 }
 

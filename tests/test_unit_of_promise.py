@@ -74,6 +74,7 @@ ASKED = {
     "LabelPrivateRegression": (lambda: sv.LabelPrivateRegression(label_bounds=NUMBER), "y"),
     "Uniform": (lambda: sv.Uniform(sv.Ridge(bounds=NUMBER, method="statistics")), "y"),
     "Sampled": (lambda: sv.Sampled(sv.Ridge(bounds=NUMBER, method="statistics")), "y"),
+    "Threshold": (lambda: sv.Threshold(sv.Ridge(bounds=NUMBER, method="statistics")), "y"),
     "Limited": (lambda: sv.Limited(sv.Ridge(bounds=NUMBER, method="statistics"), rows=2), "y"),
     "Uniform, one column": (lambda: sv.Uniform(sv.Mean(bounds=NUMBER)), "y"),
 }

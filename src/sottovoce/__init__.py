@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the same names as below, each with its type
     from sottovoce.estimators import load as load
     from sottovoce.estimators.baselines import Limited as Limited
     from sottovoce.estimators.baselines import Sampled as Sampled
+    from sottovoce.estimators.baselines import Threshold as Threshold
     from sottovoce.estimators.baselines import Uniform as Uniform
     from sottovoce.estimators.erm import ERM as ERM
     from sottovoce.estimators.label_private import LabelPrivateRegression as LabelPrivateRegression
@@ -68,6 +69,7 @@ _HOMES = {
     "Sampled": "estimators.baselines",
     "Schema": "schema",
     "Session": "session",
+    "Threshold": "estimators.baselines",
     "Uniform": "estimators.baselines",
     "Weights": "weights",
     "load": "estimators",

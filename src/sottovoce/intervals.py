@@ -30,6 +30,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr, ndtri
 
 from sottovoce.arrays import Floats
@@ -136,10 +137,14 @@ def compute_half_width(level: float, laplace: float, deviation: float) -> float:
     """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent."""
     if laplace <= 0:
         return deviation * float(ndtri(0.5 + level / 2))
-    return laplace * float(_find_half_widths(level, np.array([deviation / laplace]))[0])
+    ratio = np.float64(deviation / laplace)
+    top = -math.log((1 - level) / 2) + float(ratio) * float(-ndtri((1 - level) / 4))
+    return laplace * float(
+        brentq(lambda x: float(compute_miss(x, ratio)) - (1 - level), 0.0, top, rtol=1e-12)
+    )
 
 
-def compute_miss(x: Floats, deviation: Floats) -> Floats:
+def compute_miss(x: Any, deviation: Any) -> Floats:
     """Returns P(|L + G| > x), L of Laplace's law with scale 1 and G normal, independent.
 
     P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the deviation r

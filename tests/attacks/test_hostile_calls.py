@@ -344,10 +344,11 @@ MAKERS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "Uniform": (sv.Uniform, {"estimator": sv.Mean(bounds=(0, 1))}),
+    "Threshold": (sv.Threshold, {"estimator": sv.Mean(bounds=(0, 1)), "threshold": 0.5}),
     "Sampled": (sv.Sampled, {"estimator": sv.Mean(bounds=(0, 1)), "threshold": "max", "null": 0.5}),
     "Limited": (sv.Limited, {"estimator": sv.Mean(bounds=(0, 1)), "rows": 1, "salt": "s"}),
 }
-ONE_COLUMN = ("Mean", "Quantile", "Uniform", "Sampled", "Limited")
+ONE_COLUMN = ("Mean", "Quantile", "Uniform", "Threshold", "Sampled", "Limited")
 
 
 class Calls:
@@ -718,6 +719,7 @@ EXTREME = {
     "PosteriorSample, alpha": {"alpha": 5e-324},
     "LabelPrivateRegression": {"noise_variance": 10**400},
     "Sampled": {"threshold": 10**400},
+    "Threshold": {"threshold": 10**400},
     "Limited": {"salt": "\ud800"},
 }
 

@@ -6,6 +6,8 @@ monkeypatching and asserts that the very functions which the laws rely on report
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,12 +16,12 @@ from measurement import measured_loss
 from sottovoce import errors
 from sottovoce.budgets import Budgets
 from sottovoce.data import kernels
-from sottovoce.estimators import mean
+from sottovoce.estimators import mean, quantile
 from sottovoce.noise import integer
 from sottovoce.noise.grid import Grid
 from sottovoce.weights import Weights
 
-MEAN, MEDIAN, _ = CASES
+MEAN, MEDIAN, _, WIDE_MEAN, WIDE_MEDIAN = CASES
 
 
 def caught(case, people, owners=None) -> bool:
@@ -175,3 +177,61 @@ def test_counting_rows_instead_of_people_is_caught(case, monkeypatch):
     monkeypatch.setattr(Weights, "from_integers", classmethod(per_row))
     people = PEOPLE[1]
     assert caught(case, people, owners=np.unique(people.owners))
+
+
+with_intervals = pytest.mark.parametrize("case", [WIDE_MEAN, WIDE_MEDIAN], ids=repr)
+
+
+@with_intervals
+def test_an_interval_that_is_bought_and_charged_is_not_caught(case):
+    assert not any(caught(case, people) for people in PEOPLE[:2])
+
+
+def test_a_bought_spread_that_nobody_is_charged_for_is_caught(monkeypatch):
+    original = mean.SecondMoment.of.__func__
+
+    def free(cls, *arguments):
+        made = original(cls, *arguments)
+        return replace(made, charges=np.zeros_like(made.charges))
+
+    monkeypatch.setattr(mean.SecondMoment, "of", classmethod(free))
+    assert caught(WIDE_MEAN, PEOPLE[0])
+
+
+def test_a_bought_half_width_that_nobody_is_charged_for_is_caught(monkeypatch):
+    original = quantile.RankReach.of.__func__
+
+    def free(cls, purchase, *arguments):
+        unpaid = replace(purchase.weights, charges=np.zeros_like(purchase.weights.charges))
+        return original(cls, replace(purchase, weights=unpaid), *arguments)
+
+    monkeypatch.setattr(quantile.RankReach, "of", classmethod(free))
+    assert caught(WIDE_MEDIAN, PEOPLE[0])
+
+
+def test_squares_around_another_point_than_the_middle_are_caught(monkeypatch):
+    """Around an end they are four times as large, and the noise is made for the middle."""
+    original = kernels.exact_dot
+    monkeypatch.setattr(
+        kernels.WeightedSquares,
+        "__call__",
+        lambda self, batch: sum(
+            original(weights, (2 * integers) ** 2) for integers, weights in self.pieces(batch)
+        ),
+    )
+    assert caught(WIDE_MEAN, PEOPLE[0])
+
+
+@both
+def test_weights_made_equal_after_the_noise_was_chosen_are_caught(case, monkeypatch):
+    """What association asks for, with the noise of weights that follow the budgets."""
+    original = Weights.solve.__func__
+
+    def late(cls, kinds, A, B=0.0):
+        right = original(cls, kinds, A)
+        even = original(cls, kinds, np.inf)
+        return replace(right, row=even.row, person=even.person, total=even.total)
+
+    monkeypatch.setattr(Weights, "solve", classmethod(late))
+    monkeypatch.setattr(mean.units, "check_within_grant", lambda charges, grants: grants)
+    assert caught(case, PEOPLE[0])

@@ -50,8 +50,9 @@ PLANS = {
         lambda: sv.AdaptivePosteriorSample(bounds=BOX).plan(rows=5, n_features=2)
     ],
     "LabelPrivateRegression": [],  # planned from the design, on its own page
-    "Limited": [],  # these three take any estimator, whose own theorem is checked here
+    "Limited": [],  # these four take any estimator, whose own theorem is checked here
     "Sampled": [],
+    "Threshold": [],
     "Uniform": [],
 }
 

@@ -128,3 +128,64 @@ def test_the_expected_rank_error_of_a_quantile_is_right(shape, q):
         question, *shape, lambda rng, n: rng.random(n), from_the_rank(q)
     )
     assert 0.9 <= measured / expected <= 1.1
+
+
+#: Tiers .01, .2 and 1 whose means are .6, .5 and .4 of the range and whose values spread by .25:
+#: the root mean square error of the answer, at most.
+ALONG_WITH_BUDGETS = {300: 0.087, 3000: 0.046, 30_000: 0.0072, 300_000: 0.0008}
+
+
+@pytest.mark.parametrize("n", ALONG_WITH_BUDGETS)
+def test_a_mean_is_right_where_budgets_go_along_with_values(n):
+    """Bias, sampling and noise of the default plan, from its weights, which are what is used."""
+    counts = np.rint(np.array([0.34, 0.43, 0.23]) * n).astype(int)
+    plan = sv.Mean(bounds=(0, 1)).plan(epsilon=np.repeat([0.01, 0.2, 1.0], counts))
+    share = plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
+    middle = np.repeat([0.6, 0.5, 0.4], counts)
+    bias = share @ middle - middle.mean()
+    error = np.sqrt(bias**2 + 0.25**2 * (share**2).sum() + 2 * plan.noise["scale"] ** 2)
+    assert error <= ALONG_WITH_BUDGETS[n]
+    assert abs(bias) <= 5 * plan.errors[0].bias  # its tiers lie .1 apart, five times the default
+
+
+def test_with_many_people_the_open_spend_less_and_the_plan_says_so():
+    counts = [10_200, 12_900, 6900]
+    plan = sv.Mean(bounds=(0, 1)).plan(epsilon=np.repeat([0.01, 0.2, 1.0], counts))
+    assert plan.who_pays()[-1]["spent"] < 0.07
+    assert plan.representative > 0.9
+    assert plan.errors[0].representative == pytest.approx(plan.representative)
+    told = plan.describe()
+    assert "Those who grant most, 1, spend" in told
+    assert "Representative: 9" in told
+    trusting = sv.Mean(bounds=(0, 1), association=0).plan(epsilon=np.repeat([0.01, 0.2, 1], counts))
+    assert trusting.representative < 0.7
+    assert trusting.expected_error < plan.expected_error
+    assert trusting.errors[0].bias == 0
+
+
+@pytest.mark.parametrize("question", [sv.Mean(bounds=(0, 1)), sv.Quantile(bounds=(0, 1))])
+def test_without_limit_on_budgets_the_answer_is_the_classical_one(question):
+    values = np.random.default_rng(0).random(501)
+    fitted = question.fit(values, epsilon=np.where(np.arange(501) % 2, 1e4, 1e5))
+    classical = {"Mean": values.mean(), "Quantile": np.median(values)}[type(question).__name__]
+    assert fitted.value_ == pytest.approx(classical, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("question", "wrong"),
+    [
+        (sv.Mean, {"association": -0.1}),
+        (sv.Mean, {"association": 1.1}),
+        (sv.Mean, {"association": "much"}),
+        (sv.Mean, {"interval_share": 0.95}),
+        (sv.Mean, {"interval_share": -0.1}),
+        (sv.Quantile, {"association": 1.5}),
+        (sv.Quantile, {"association": [0.1, 0.2]}),
+        (sv.Quantile, {"association": "much"}),
+        (sv.Quantile, {"interval_share": np.nan}),
+    ],
+)
+def test_guesses_that_are_impossible_are_refused(question, wrong):
+    with pytest.raises(sv.errors.InvalidParameter) as refused:
+        question(bounds=(0, 1), **wrong).fit([0.5] * 10, epsilon=1.0)
+    assert refused.value.parameter == next(iter(wrong))

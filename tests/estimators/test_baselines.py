@@ -1,4 +1,4 @@
-"""Uniform, Sampled, Limited and adapt: exact audits, planted bugs, manners, refusals."""
+"""Uniform, Threshold, Sampled, Limited and adapt: exact audits, planted bugs, manners, refusals."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from sottovoce.estimators.baselines import (
     adapt,
     choose_rows,
     compute_threshold,
+    find_best_threshold_in_hindsight,
 )
 from sottovoce.noise import selection, source
 from sottovoce.units import UNITS_PER_EPSILON
@@ -1084,3 +1085,53 @@ def test_fitting_leaves_the_estimator_given_untouched_and_a_second_fit_forgets_t
     baseline.set_params(estimator=Spy()).fit(X6, VALUES, epsilon=0.5)
     assert not hasattr(baseline, "release_")
     assert not hasattr(baseline, "value_")
+
+
+# --- A threshold ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("people", PEOPLE, ids=repr)
+@pytest.mark.parametrize("inside", [sv.Mean(bounds=(LOW, HIGH)), sv.Quantile(bounds=(LOW, HIGH))])
+def test_above_a_threshold_all_pay_as_much_and_below_it_nobody_does(people, inside):
+    budgets = Budgets.of(people.epsilon, people.groups)
+    values = np.linspace(LOW, HIGH, len(people.epsilon))
+    for t in np.unique(budgets.epsilon)[:-1]:  # one person alone is too few
+        question = sv.Threshold(inside, threshold=float(t))
+        plan = question.plan(people.epsilon, people.groups)
+        fitted = question.fit(values, epsilon=people.epsilon, groups=people.groups)
+        spent = fitted.guarantee_.epsilon
+        assert np.array_equal(spent, plan.charges)
+        assert np.all(spent <= budgets.epsilon)
+        assert np.array_equal(spent > 0, budgets.epsilon >= t)
+        assert fitted.release_.expected_error == pytest.approx(plan.expected_error)
+        assert fitted.release_.parameters["threshold"] == t
+        assert plan.weights.person[plan.budgets.kinds.epsilon < t * 1e9 - 1].sum() == 0
+
+
+def test_rows_below_the_threshold_are_not_read():
+    epsilon = np.array([0.1] * 50 + [1.0] * 50)
+    values = np.where(epsilon < 0.5, np.nan, 3.0)
+    fitted = sv.Threshold(sv.Mean(bounds=(0, 10)), threshold=0.5).fit(values, epsilon=epsilon)
+    assert abs(fitted.value_ - 3) < 3
+
+
+def test_without_a_threshold_it_is_the_one_with_the_least_noise():
+    epsilon = np.repeat([0.01, 0.2, 1.0], [340, 600, 60])  # 10, 132 and 60 at once
+    plans = {
+        t: sv.Threshold(sv.Mean(bounds=(0, 1), interval_share=0), threshold=t).plan(epsilon)
+        for t in (0.01, 0.2, 1.0, None)
+    }
+    noise = {t: plan.noise["scale"] for t, plan in plans.items()}
+    assert noise[None] == min(noise.values()) == noise[0.2]
+    assert plans[None].representative == pytest.approx(0.66)
+
+
+@pytest.mark.parametrize("threshold", [5.0, -1, "max", "lowest", np.nan, []])
+def test_a_threshold_that_nobody_grants_is_refused(threshold):
+    with pytest.raises(errors.InvalidInput):
+        sv.Threshold(sv.Mean(bounds=(0, 1)), threshold=threshold).fit([0.5] * 9, epsilon=1.0)
+
+
+def test_the_best_threshold_in_hindsight_has_the_smallest_error():
+    tried = {0.1: 3.0, 0.5: 1.0, 2.0: 2.0}
+    assert find_best_threshold_in_hindsight(list(tried), tried.get) == (0.5, 1.0)

@@ -38,7 +38,7 @@ from sklearn.linear_model import LinearRegression
 import sottovoce as sv
 from sottovoce.arrays import Floats, to_matrix
 from sottovoce.data.encoding import Recoding
-from sottovoce.estimators.baselines import Sampled, Uniform
+from sottovoce.estimators.baselines import Sampled, Threshold, Uniform
 from sottovoce.report.html import make_figure, make_page, make_table
 from sottovoce.svg import Bar, draw_bars
 
@@ -308,7 +308,7 @@ class Comparison:
 
     def lessons(self) -> list[str]:
         """What the numbers say, in sentences, whichever way they fell."""
-        own, strictest, sampled, published, mean, _, plain = self.ways
+        own, strictest, above, sampled, published, mean, _, plain = self.ways
         study = self.study
         return [
             f"What {study.people:,} people can buy here: predictions wrong by about "
@@ -317,7 +317,9 @@ class Comparison:
             f"{format_error(max(own.errors))}), {_compare_words(own, mean)} a constant "
             f"for everybody ({format_error(mean.error)}), and {_describe_cost(own, plain)}.",
             "The same regression with the strictest ε for everybody: "
-            f"{format_error(strictest.error)}, {_describe_difference(strictest, own)}. By sampling "
+            f"{format_error(strictest.error)}, {_describe_difference(strictest, own)}. With a "
+            "threshold, the best in hindsight, below which people are left out: "
+            f"{format_error(above.error)}, {_describe_difference(above, own)}. By sampling "
             f"people: {format_error(sampled.error)}, {_describe_difference(sampled, own)}. With "
             f"the published method at its best λ in hindsight: {format_error(published.error)}, "
             f"{_describe_difference(published, own)}.",
@@ -339,6 +341,13 @@ def compare_methods(study: DemoDataset) -> Comparison:
                 "one ε for all, the strictest",
                 _measure_errors(study, Uniform(ours)),
                 f"everybody at {strictest:g}",
+            ),
+            _choose_best(
+                study,
+                "a threshold, others left out",
+                "ε =",
+                tuple(tier.epsilon for tier in study.tiers),
+                lambda t: Threshold(ours, threshold=t),
             ),
             _choose_best(
                 study,

@@ -44,6 +44,7 @@ class PickedRowsError:
     participating: float
     by_chance: float
     uneven: float
+    dropped: float = 0.0  # the share of the rows whose owners' budgets keep them out
 
     @classmethod
     def of_sampling(cls, budgets: Budgets, threshold: int) -> PickedRowsError:
@@ -60,6 +61,13 @@ class PickedRowsError:
     def of_limit(cls, rows: int, kept: int) -> PickedRowsError:
         """So many rows kept of all; nothing stands for the others."""
         return cls(1.0, 0.0, 1 / kept - 1 / rows)
+
+    @classmethod
+    def of_threshold(cls, rows: int, kept: int) -> PickedRowsError:
+        """So many rows kept of all, by the budgets of their owners; nothing stands for the
+        others.
+        """
+        return replace(cls.of_limit(rows, kept), dropped=1 - kept / rows)
 
 
 def expect_picked_error(
@@ -97,6 +105,9 @@ def _one(
     varies = picked.by_chance + picked.uneven
     if lost <= 0 and varies <= 0:
         return error
+    dropped = 0.0
+    if picked.dropped > 0 and "association" in parameters:
+        dropped = 2 * picked.dropped * float(np.atleast_1d(parameters["association"])[place])
     if error.unit.startswith("as a share"):
         q = parameters["q"][place]
         moved = _shift_rank(q, picked.participating)
@@ -113,8 +124,11 @@ def _one(
             error.sampling, spread * math.sqrt(varies), away * math.sqrt(picked.by_chance)
         ),
         shrinkage=math.hypot(error.shrinkage, moved),
+        bias=error.bias + dropped,
         assumed=f"{error.assumed} {_describe(lost)}".strip(),
     )
+    if picked.dropped > 0 and error.representative is not None:
+        told = replace(told, representative=1 - picked.dropped)
     if error.in_column is not None and error.total > 0:
         told = replace(told, in_column=error.in_column * told.total / error.total)
     return told

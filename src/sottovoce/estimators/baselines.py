@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines around any private estimator: Uniform, Sampled and Limited.
+"""Baselines around any private estimator: Uniform, Threshold, Sampled and Limited.
 
 Whoever hands them personal budgets gets a release in which nobody loses more than they granted,
 neighbours by replacement of all rows of one person (of one row, without ``groups``);
@@ -26,7 +26,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -67,6 +67,7 @@ from sottovoce.noise import selection
 from sottovoce.plan import Plan, Theorem
 from sottovoce.release import Certificate, Release
 from sottovoce.schema import Bounds, BoundsLike, Schema, is_between, to_interval
+from sottovoce.weights import Weights
 
 DELEGATED_METHODS = ("predict", "predict_proba", "decision_function", "score", "interval")
 #: How many steps of each neighbour relation make one replacement: a removal and an addition make
@@ -258,6 +259,173 @@ class Uniform(Baseline):
 
     def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
         return plan_at_epsilon(self.estimator, budgets, _find_smallest_epsilon(budgets), more)
+
+
+class Threshold(Baseline):
+    """Everybody who grants at least t takes part at t, and nobody else does.
+
+    **Question.** That of ``estimator``, about the rows of those who take part.
+
+    **Promise.** At most t ≤ ε_l for each person (each row, without ``groups``) who grants at least
+    t, and 0 for all others, whose rows are not read; in the estimator's own neighbour relation
+    (ours: replace).
+
+    **Formula.** The estimator at ε = t on the rows of {l : ε_l ≥ t} (docs/theory/baselines.md,
+    equation 9).
+
+    >>> from sottovoce import Mean
+    >>> mean = Threshold(Mean(bounds=(0, 10)), threshold=0.5).fit(
+    ...     [2.0, 8.0] * 300, epsilon=[0.1] * 300 + [1.0] * 300
+    ... )
+    >>> mean.guarantee_.epsilon[[0, -1]].tolist()
+    [0.0, 0.5]
+
+    **Limits.** The careful are not heard at all, so that the answer is about the others; where
+    budgets go along with values, no number of people cures that.
+
+    Parameters
+    ----------
+    estimator :
+        One with ``epsilon`` in its fit.
+    threshold :
+        The public ε at which people take part. If not given, the one at which ε times the rows that
+        take part is largest, from the budgets alone: it has the least noise.
+    """
+
+    def __init__(self, estimator: ModelLike | None = None, *, threshold: Any = None) -> None:
+        self.estimator = estimator
+        self.threshold = threshold
+
+    def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
+        budgets = request.budgets
+        t = find_threshold(self.threshold, budgets)
+        fewer = request.select_rows(_find_places_above(budgets, t))
+        inside = fewer.fit_copy(self.estimator, units.to_epsilon(t))
+        inner = get_guarantee(inside, fewer.budgets, np.full(len(fewer.budgets.kinds), t))
+        self._set_fitted(
+            inside,
+            _promise_above(inner, budgets, t),
+            lambda release: _add_threshold(
+                release, t, PickedRowsError.of_threshold(budgets.n_rows, fewer.budgets.n_rows)
+            ),
+            request.column,
+        )
+
+    def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
+        t = find_threshold(self.threshold, budgets)
+        fewer = select_budgets(budgets, _find_places_above(budgets, t))
+        inner = plan_at_epsilon(self.estimator, fewer, t, more)
+        guarantee = _promise_above(inner.guarantee, budgets, t)
+        picked = PickedRowsError.of_threshold(budgets.n_rows, fewer.n_rows)
+        return replace(
+            inner,
+            parameters={**inner.parameters, **_tell_threshold(t)},
+            budgets=budgets,
+            weights=_spread_weights(inner, budgets, t, guarantee),
+            guarantee=guarantee,
+            error=baseline_errors.expect_picked_error(inner.error, picked, inner.parameters),
+            rivals=None,
+        )
+
+
+def find_threshold(threshold: Any, budgets: Budgets) -> int:
+    """Returns t in units; without a number, the one with the least noise, by the budgets alone.
+
+    Refuses a t that nobody grants.
+    """
+    kinds = budgets.kinds
+    if threshold is None:
+        granted = np.unique(kinds.epsilon[kinds.epsilon > 0])
+        if len(granted) == 0:
+            raise _nobody_above_error()
+        rows = [int((kinds.rows * kinds.people)[kinds.epsilon >= t].sum()) for t in granted]
+        return int(granted[int(np.argmax(granted.astype(np.float64) * rows))])
+    if isinstance(threshold, str):
+        raise _not_a_threshold_error()
+    t = compute_threshold(threshold, budgets)
+    if not (kinds.epsilon >= t).any():
+        raise _nobody_above_error()
+    return t
+
+
+def find_best_threshold_in_hindsight(
+    thresholds: Sequence[float], measure_error: Callable[[float], float]
+) -> tuple[float, float]:
+    """Returns the threshold with the smallest error, and that error, both measured.
+
+    In hindsight: it looks at errors that nobody has who does not know the truth. It is for
+    comparisons on data that are public or invented, where it is more than fair to the baseline.
+    """
+    errors = {t: measure_error(t) for t in thresholds}
+    best = min(errors, key=lambda t: errors[t])
+    return best, errors[best]
+
+
+def _nobody_above_error() -> InvalidBudget:
+    return InvalidBudget(
+        "Nobody grants as much as the threshold.",
+        "Somebody's ε must be at least the threshold.",
+        "Choose a smaller threshold.",
+        parameter="threshold",
+    )
+
+
+def _tell_threshold(t: int) -> dict[str, Any]:
+    return {"threshold": units.to_epsilon(t)}
+
+
+def _add_threshold(release: Release, t: int, picked: PickedRowsError) -> Release:
+    """Returns the estimator's release with the threshold, and the bias that leaving people out may
+    bring, in it.
+    """
+    told: Release = baseline_errors.restate_error(release, picked)
+    intervals = release.intervals
+    parts: Any = told.error_parts
+    if intervals is not None and parts:
+        if isinstance(parts, list):
+            bias: Any = [part.get("bias", 0.0) for part in parts]
+        else:
+            bias = parts.get("bias", 0.0)
+            if isinstance(intervals["low"], list):
+                bias = [bias]
+        intervals = {**intervals, "bias": bias}
+    parameters = {**release.parameters, **_tell_threshold(t)}
+    return replace(told, parameters=parameters, intervals=intervals)
+
+
+def _find_places_above(budgets: Budgets, t: int) -> NDArray[np.int64]:
+    return np.flatnonzero((budgets.kinds.epsilon >= t)[budgets.row_codes()])
+
+
+def _promise_above(inner: Guarantee, budgets: Budgets, t: int) -> Guarantee:
+    """Returns what the estimator inside promises at most, for those who take part, and nothing lost
+    for the others.
+    """
+    spent = np.where(budgets.kinds.epsilon >= t, inner.spent.max(), 0)
+    return replace(
+        inner,
+        spent=spent,
+        counts=budgets.kinds.people,
+        unit=budgets.unit,
+        codes=budgets.codes,
+        people=budgets.people,
+    )
+
+
+def _spread_weights(inner: Plan, budgets: Budgets, t: int, guarantee: Guarantee) -> Weights:
+    """Returns the weights of those who take part, by the kinds of everybody; others have none."""
+    codes = np.asarray(budgets.codes)
+    kept = (budgets.kinds.epsilon >= t)[codes]
+    _, someone = np.unique(codes, return_index=True)  # of each kind
+    place = np.maximum(np.cumsum(kept) - 1, 0)[someone]  # among those who take part
+    which = inner.budgets.by_person(np.arange(len(inner.budgets.kinds)))[place]
+    takes_part = kept[someone]
+    return replace(
+        inner.weights,
+        row=np.where(takes_part, inner.weights.row[which], 0),
+        person=np.where(takes_part, inner.weights.person[which], 0),
+        charges=guarantee.spent,
+    )
 
 
 class ExternalEstimator(BaselineWrapper):
@@ -688,10 +856,14 @@ def compute_threshold(threshold: Any, budgets: Budgets) -> int:
     ):  # a word that means nothing and a number that is no ε are one mistake
         if isinstance(threshold, Real):
             return int(units.round_down(float(threshold)))
-    raise errors.InvalidParameter(
+    raise _not_a_threshold_error()
+
+
+def _not_a_threshold_error() -> InvalidParameter:
+    return InvalidParameter(
         "The threshold is not an ε.",
         "",
-        "Pass 'max', 'mean', or a number above 0.",
+        "Pass a number above 0 (around sampled people also 'max' or 'mean').",
         parameter="threshold",
     )
 

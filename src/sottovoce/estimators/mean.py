@@ -70,6 +70,8 @@ MOST_ERROR = 1.025
 NARROWER = 0.85
 #: A share is large enough where the interval is as narrow as with the best one, but for so much.
 NEARLY_BEST = 1.05
+#: And where it is as narrow as if the variance were known, but for so much.
+NEARLY_IDEAL = 1.1
 #: The variance of a bounded column whose mean lies .4 of half the range from the middle, in squared
 #: half ranges, at most; and what is added to a bought one, in its noise scales, about.
 TYPICAL_BOUND = 0.84
@@ -78,6 +80,7 @@ TYPICAL_MARGIN = 1.5
 MOST_INTERVAL_SHARE = 0.9
 #: How often an interval is made narrower by what it says itself.
 FIXED_POINT_STEPS = 8
+ENOUGH = 1e-3
 
 
 class Mean(LoadableEstimator, ColumnEstimator):
@@ -293,7 +296,8 @@ class Mean(LoadableEstimator, ColumnEstimator):
         people = weights.measure_people_concentration(budgets.kinds)
         noise = 2 * weights.noise_ratio
         free = compute_half_width(LEVEL, noise, math.sqrt(people * TYPICAL_BOUND))
-        if NARROWER * free < compute_half_width(LEVEL, noise, math.sqrt(people * variance)):
+        ideal = compute_half_width(LEVEL, noise, math.sqrt(people * variance))
+        if NARROWER * free < ideal:
             return None
         allowed = MOST_ERROR * math.hypot(math.sqrt(2) * noise, math.sqrt(people * variance))
         widths = []
@@ -307,6 +311,8 @@ class Mean(LoadableEstimator, ColumnEstimator):
             width = compute_half_width(LEVEL, louder, math.sqrt(people * known))
             if error <= allowed and width <= NARROWER * free:
                 widths.append((width, found))
+                if width <= NEARLY_IDEAL * ideal:
+                    break
         best = min((width for width, _ in widths), default=0.0)
         return next((found for width, found in widths if width <= NEARLY_BEST * best), None)
 
@@ -504,7 +510,10 @@ class SamplingVariance:
         reach = math.inf
         for _ in range(FIXED_POINT_STEPS):
             deviation = self.bound_deviation(value - reach, value + reach)
-            reach = compute_half_width(level, scale, deviation)
+            narrower = compute_half_width(level, scale, deviation)
+            if narrower > (1 - ENOUGH) * reach:
+                return narrower
+            reach = narrower
         return reach
 
 

@@ -71,6 +71,8 @@ NARROWEST = 1 / 8
 TYPICAL_CANDIDATES = 25
 #: A share is large enough where the interval is as narrow as with the best one, but for so much.
 NEARLY_BEST = 1.05
+#: And where it is as narrow as sampling alone would make it, but for so much.
+NEARLY_IDEAL = 1.25
 
 CHOICES: dict[str, Callable[[NDArray[np.int64], int], int]] = {
     "permute-and-flip": selection.permute_and_flip,
@@ -369,6 +371,7 @@ class Quantile(LoadableEstimator, ColumnEstimator):
             return Purchase.at(share, share, budgets, weights, A, B, parts)
         variance = max(q * (1 - q) for q in targets)
         by_chance = math.sqrt(variance * weights.measure_people_concentration(budgets.kinds))
+        certain = float(ndtri(0.5 + LEVEL / 2))
         noise = 2 * math.sqrt(2) * weights.noise_ratio
         reaches = []
         for share in SHARES:
@@ -383,6 +386,8 @@ class Quantile(LoadableEstimator, ColumnEstimator):
             reach = find_rank_margin(LEVEL, TYPICAL_CANDIDATES, scale, math.sqrt(variance * people))
             if reach <= WIDEST:
                 reaches.append((reach, found))
+                if reach <= NEARLY_IDEAL * certain * by_chance:
+                    break
         best = min((reach for reach, _ in reaches), default=0.0)
         return next((found for reach, found in reaches if reach <= NEARLY_BEST * best), None)
 
