@@ -275,6 +275,30 @@ def test_what_is_bought_is_planned_and_charged_for():
     assert refused.plan(epsilon=10.0, rows=rows, n_features=2).bought is None
 
 
+def test_classes_pay_for_what_is_bought_within_their_grants():
+    epsilon = np.geomspace(6, 12, 3000)
+    bounds = Bounds(features=(0, 1))
+    ample = sv.LogisticRegression(bounds=bounds).plan(epsilon=epsilon, n_features=2)
+    without = sv.LogisticRegression(bounds=bounds, interval_share=0.0)
+    plain = without.plan(epsilon=epsilon, n_features=2)
+    assert ample.bought.share == curvature.MOST_SHARE
+    assert plain.bought is None
+    assert ample.noise["rate"] < plain.noise["rate"]  # what is bought is not in the fit
+    assert np.all(ample.guarantee.units <= units.round_down(epsilon))
+    assert np.all(ample.guarantee.units >= plain.guarantee.units * 0.99)
+
+
+def test_what_is_published_of_a_fit_is_on_its_grid():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(0, 1, (3000, 2))
+    y = 0.2 + X @ [0.3, 0.2] + rng.normal(0, 0.05, 3000)
+    ridge = sv.Ridge(bounds=Bounds(features=(0, 1), label=(0, 1))).fit(X, y, epsilon=10.0)
+    step = ridge.release_.grid["answer_step"]
+    found = ridge.release_.bought
+    for number in (*found["theta"], *found["centre"], found["moved"]):
+        assert number / step == round(number / step)
+
+
 def test_where_there_is_no_interval_a_reason_is_given():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (200, 2))

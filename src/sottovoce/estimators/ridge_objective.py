@@ -589,7 +589,14 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     theta, equation = fit_in_stages(fit, scale, is_robust(ridge), get_interval_share(ridge))
     content: dict[str, Any] = {"theta": plan.grid.nearest(theta)}
     if equation is not None:
-        content["bought"] = replace(equation, theta=plan.grid.nearest(equation.theta)).to_dict()
+        (moved,) = plan.grid.nearest([equation.moved])
+        published = replace(
+            equation,
+            theta=plan.grid.nearest(equation.theta),
+            centre=plan.grid.nearest(equation.centre),
+            moved=float(moved),
+        )
+        content["bought"] = published.to_dict()
     return content
 
 
