@@ -56,7 +56,13 @@ from sottovoce.errors import (
     MissingValues,
 )
 from sottovoce.estimator import make_budgets, make_release, read_source
-from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
+from sottovoce.estimators.base import (
+    LinearModel,
+    LoadableEstimator,
+    RegressorMixin,
+    clip_to_label,
+    get_owners,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
 from sottovoce.noise.source import Grid, exponent_below, power_of_two
@@ -222,6 +228,8 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     def predict(self, X: TableLike) -> Floats:
         """Return intercept + features·coefficients; public features cost nothing.
 
+        Predictions are clipped to the range that was declared for the label.
+
         Parameters
         ----------
         X : TableLike
@@ -240,7 +248,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         check_is_fitted(self, "coef_")
         rows = _check_finite(to_matrix(X, None))
         validate_data(self, X, reset=False, skip_check_array=True)
-        return np.asarray(self.intercept_ + rows @ self.coef_)
+        return clip_to_label(np.asarray(self.intercept_ + rows @ self.coef_), self.release_)
 
     def plan(self, X: TableLike, epsilon: BudgetLike, groups: ColumnLike | None = None) -> Plan:
         """Return what a fit will cost whom, and how accurate it will be; no value is needed.
