@@ -61,7 +61,13 @@ from sottovoce.errors import (
 )
 from sottovoce.estimator import make_budgets, make_release, read_source
 from sottovoce.estimators import mean
-from sottovoce.estimators.base import LinearModel, LoadableEstimator, RegressorMixin, get_owners
+from sottovoce.estimators.base import (
+    LinearModel,
+    LoadableEstimator,
+    RegressorMixin,
+    clip_to_label,
+    get_owners,
+)
 from sottovoce.estimators.curvature import BoughtShare
 from sottovoce.estimators.model_intervals import (
     EARLIER,
@@ -243,6 +249,8 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     def predict(self, X: TableLike) -> Floats:
         """Return intercept + features·coefficients; public features cost nothing.
 
+        Predictions are clipped to the range that was declared for the label.
+
         Parameters
         ----------
         X : TableLike
@@ -261,7 +269,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         check_is_fitted(self, "coef_")
         rows = _check_finite(to_matrix(X, None))
         validate_data(self, X, reset=False, skip_check_array=True)
-        return np.asarray(self.intercept_ + rows @ self.coef_)
+        return clip_to_label(np.asarray(self.intercept_ + rows @ self.coef_), self.release_)
 
     def plan(self, X: TableLike, epsilon: BudgetLike, groups: ColumnLike | None = None) -> Plan:
         """Return what a fit will cost whom, and how accurate it will be; no value is needed.
