@@ -225,6 +225,7 @@ def list_settings(extra: Population | None) -> Iterator[Setting]:
     for question in ("mean", "median"):
         for population in (even, simulate("skewed", 1), *real[:2]):
             yield Setting(question, population, 2_000, 0.5)
+        yield Setting(question, even, 2_000, 5.0)
     for question in ("regression", "regression, statistics", "private labels"):
         for kind in ("even", "bunched", "correlated", "unequal spread", "skewed"):
             yield Setting(question, simulate(kind, 2), 3_000, 10.0)
