@@ -162,6 +162,7 @@ def measure(setting: Setting, runs: int) -> list[str]:
     truth = find_truth(setting.question, population)
     rng = np.random.default_rng(7)
     ends: list[np.ndarray] = []
+    answers: list[np.ndarray] = []
     targets: list[np.ndarray] = []
     fitted_losses: dict[float, np.ndarray] = {}
     why = ""
@@ -177,10 +178,12 @@ def measure(setting: Setting, runs: int) -> list[str]:
             why = fitted.release_.intervals["why"]
             continue
         if isinstance(found, dict):
-            pairs = list(found.values())[1:]
+            pairs = np.array(list(found.values())[1:], dtype=float)
+            answers.append(pairs.mean(axis=1))  # published coefficients may be shrunk
         else:
-            pairs = [found]
-        ends.append(np.array(pairs, dtype=float))
+            pairs = np.array([found], dtype=float)
+            answers.append(np.array([fitted.value_]))  # intervals of columns end at the bounds
+        ends.append(pairs)
         targets.append(truth)
         if setting.question == "regression":
             tau = fitted.release_.bought["most_pull"]
@@ -195,7 +198,7 @@ def measure(setting: Setting, runs: int) -> list[str]:
     covered = float(np.mean((low <= own) & (own <= high)))
     classical = float(np.mean((low <= truth) & (truth <= high)))
     finite = np.isfinite(high - low)
-    middle = np.where(finite, (low + high) / 2, np.nan)
+    middle = np.where(finite, np.array(answers), np.nan)
     with np.errstate(all="ignore"):
         oracle = np.nanquantile(np.abs(middle - own), LEVEL, axis=0)
         half = np.nanmedian(np.where(finite, (high - low) / 2, np.nan), axis=0)
@@ -222,6 +225,7 @@ def list_settings(extra: Population | None) -> Iterator[Setting]:
     for question in ("mean", "median"):
         for population in (even, simulate("skewed", 1), *real[:2]):
             yield Setting(question, population, 2_000, 0.5)
+        yield Setting(question, even, 2_000, 5.0)
     for question in ("regression", "regression, statistics", "private labels"):
         for kind in ("even", "bunched", "correlated", "unequal spread", "skewed"):
             yield Setting(question, simulate(kind, 2), 3_000, 10.0)
