@@ -114,7 +114,7 @@ def test_noise_by_columns_has_the_density_of_its_norm(size):
     """
     p = 3
     share = 0.25
-    b = np.array([continuous.draw_columns(p, size, share).astype(float) for _ in range(8_000)])
+    b = np.array([continuous.draw_columns(p, size, share).astype(float) for _ in range(4_000)])
     lengths = np.linalg.norm(b, axis=2)
     largest = lengths[:, 1:].max(axis=1) * (1 - share)
     assert off_by(lengths[:, 0] * share, size) < SIGMAS

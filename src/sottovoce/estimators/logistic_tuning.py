@@ -463,8 +463,8 @@ def estimate_error(
     """Returns what predicted probabilities are expected to miss of those of maximum likelihood.
 
     Log-odds of maximum likelihood are taken to spread by LOG_ODDS, and the log-likelihood of a row
-    to bend by CURVATURE; columns of numbers are taken to fill nearly all, a half or a third of their
-    bounds, or, where there are public rows, as much as those do.
+    to bend by CURVATURE; columns of numbers are taken to fill nearly all, a half or a third of
+    their bounds, or, where there are public rows, as much as those do.
     """
     mechanism = setting.mechanism
     if setting.expected is None:
