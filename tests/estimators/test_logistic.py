@@ -13,6 +13,7 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
@@ -23,7 +24,15 @@ import sottovoce as sv
 from sklearn_checks import every_check
 from sottovoce import errors
 from sottovoce.budgets import Budgets
-from sottovoce.data.encoding import UnitBall
+from sottovoce.data.encoding import (
+    MATRIX_COLUMN,
+    CentredBox,
+    ClassLabel,
+    UnitBall,
+    UnitBallReader,
+)
+from sottovoce.data.engine import GroupLookup, get_default_engine
+from sottovoce.data.loss_kernels import SoftmaxTerms
 from sottovoce.estimators.logistic_mechanism import (
     SLACK,
     PersonWeights,
@@ -37,6 +46,7 @@ from sottovoce.estimators.logistic_tuning import (
     make_noise_directions,
 )
 from sottovoce.schema import Classes
+from sottovoce.solvers import newton
 
 N = 1500
 P = 3
@@ -297,6 +307,45 @@ def test_classes_come_from_what_was_declared():
     table = pd.DataFrame({"x": (X[:, 0] + 1) / 2})
     fitted = model(bounds=schema).fit(table, np.where(X[:, 0] > 0, "yes", "no"), epsilon=20.0)
     assert fitted.score(table, np.where(X[:, 0] > 0, "yes", "no")) > 0.9
+
+
+@pytest.mark.parametrize("extended", [False, True])
+def test_the_sums_of_several_classes_are_those_of_a_plain_formula(extended):
+    rng = np.random.default_rng(4)
+    rows = CentredBox(2, True).rows(rng.uniform(-0.5, 0.5, (500, 2)))
+    codes = rng.integers(0, 3, 500)
+    theta = np.round(rng.normal(size=9) * 8 * 2**20) / 2**20
+    weights = np.array([0.5, 1.5]) / 500
+    kinds = np.arange(500) % 2
+    engine = get_default_engine().of_columns({MATRIX_COLUMN: rows, "y": codes, "kind": kinds})
+    label = ClassLabel("y", Classes((0, 1, 2)), coded=True)
+    point = theta
+    if extended:
+        point = newton.to_fractions(theta)
+    kernel = SoftmaxTerms(
+        reader=UnitBallReader(CentredBox(2, True), None),
+        label=label,
+        owner=GroupLookup("kind"),
+        row_weights=weights,
+        theta=point,
+        extended=extended,
+        classes=3,
+    )
+    value, pull, bend = kernel.floats(engine.fold(kernel))
+    margins = rows @ theta.reshape(3, 3).T
+    chances = softmax(margins, axis=1)
+    v = weights[kinds]
+    plain = ((np.eye(3)[codes] - chances) * v[:, None]).T @ rows
+    assert pull.astype(float) == pytest.approx(plain.ravel(), abs=1e-14)
+    if not extended:
+        loss = logsumexp(margins, axis=1) - margins[np.arange(500), codes]
+        assert value == pytest.approx(v @ loss)
+        shape = np.einsum("nk,kl->nkl", chances, np.eye(3)) - np.einsum(
+            "nk,nl->nkl", chances, chances
+        )
+        exact = np.einsum("n,nkl,nd,ne->kdle", v, shape, rows, rows).reshape(9, 9)
+        assert bend == pytest.approx(exact, abs=1e-6)
+        assert np.linalg.eigvalsh(bend).min() > -1e-15
 
 
 def test_separable_data_have_an_answer():

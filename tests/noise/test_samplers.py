@@ -107,6 +107,30 @@ def test_box_noise_has_the_density_of_its_norm_on_a_lopsided_box():
     assert all(off_by(b[:, j] ** 2, second[j]) < SIGMAS for j in range(3))
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_noise_by_columns_has_the_density_of_its_norm(size):
+    """‖b₀‖ is Gamma(size)/α, the largest column Gamma(p·size)/(1−α), each as often as the others;
+    E‖b_j‖² = (p·size+1)(p·size+2)·size/(size+2) in units of 1/(1−α)².
+    """
+    p = 3
+    share = 0.25
+    b = np.array([continuous.draw_columns(p, size, share).astype(float) for _ in range(4_000)])
+    lengths = np.linalg.norm(b, axis=2)
+    largest = lengths[:, 1:].max(axis=1) * (1 - share)
+    assert off_by(lengths[:, 0] * share, size) < SIGMAS
+    assert off_by(largest, p * size) < SIGMAS
+    assert off_by(largest**2, p * size * (p * size + 1)) < SIGMAS
+    assert off_by(largest, p * size + 1) > SIGMAS
+    assert off_by(lengths[:, 0] * largest, share**-1 * size * p * size) < SIGMAS
+    second = (p * size + 1) * (p * size + 2) * size / (size + 2)
+    for j in range(1, p + 1):
+        assert off_by((lengths[:, 1:].argmax(axis=1) == j - 1).astype(float), 1 / p) < SIGMAS
+        assert off_by((lengths[:, j] * (1 - share)) ** 2, second) < SIGMAS
+        assert off_by(b[:, j, 0], 0) < SIGMAS
+    assert continuous.draw_columns(0, size, 1.0).shape == (1, size)
+    assert continuous.draw_columns(2, size, 0.0).shape == (2, size)
+
+
 def test_below_is_uniform_and_reaches_every_number():
     draws = np.array([source.draw_below(6) for _ in range(12_000)])
     for k in range(6):

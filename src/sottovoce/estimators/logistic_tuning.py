@@ -82,7 +82,7 @@ SMALLEST_CURVATURE = 1 / 8
 #: What is tried for Λ and α of a box, and how wide columns of numbers may be, as deviations.
 RIDGES = np.geomspace(1e-12, 30, 145)
 SHARES = (0.05, 0.1, 0.15, 0.25, 0.4)
-WIDTHS = np.array([1.0, 0.58, 0.35]) * UNIFORM_DEVIATION
+WIDTHS = np.array([0.9, 0.5, 0.29]) * UNIFORM_DEVIATION
 NODES = 40
 
 
@@ -454,8 +454,8 @@ def estimate_error(
     """Returns what predicted probabilities are expected to miss of those of maximum likelihood.
 
     Log-odds of maximum likelihood are taken to spread by LOG_ODDS, and the log-likelihood of a row
-    to bend by CURVATURE; columns of numbers are taken to fill all, a half or a third of their
-    bounds, or, where there are public rows, as much as those do.
+    to bend by CURVATURE; columns of numbers are taken to fill nearly all, a half or a third of
+    their bounds, or, where there are public rows, as much as those do.
     """
     mechanism = setting.mechanism
     if setting.expected is None:
