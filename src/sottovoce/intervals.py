@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
 from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
 
