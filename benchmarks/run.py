@@ -14,6 +14,7 @@ from pathlib import Path
 SCRIPTS = (
     "weights",
     "mean_and_quantile",
+    "representative",
     "regression",
     "right",
     "logistic",

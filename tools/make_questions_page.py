@@ -90,7 +90,7 @@ def _describe_values(parameter: Parameter) -> str:
     if parameter.kind == "table":
         return "a table; at the command line alone"
     kinds = {"number": "a number", "whole": "a whole number", "numbers": "one or several numbers"}
-    at_least = parameter.kind in ("whole", "numbers")
+    at_least = parameter.may_be_least
     limits = f"{'≥' if at_least else '>'} {parameter.least:g}"
     if math.isfinite(parameter.most):
         limits += f", ≤ {parameter.most:g}"

@@ -30,8 +30,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr, ndtri
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
@@ -135,6 +133,9 @@ def _join_ends(low: Any, high: Any) -> Any:
 
 def compute_half_width(level: float, laplace: float, deviation: float) -> float:
     """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent."""
+    from scipy.optimize import brentq  # here and below: a release opens without SciPy
+    from scipy.special import ndtri
+
     if laplace <= 0:
         return deviation * float(ndtri(0.5 + level / 2))
     ratio = np.float64(deviation / laplace)
@@ -150,6 +151,8 @@ def compute_miss(x: Any, deviation: Any) -> Floats:
     P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the deviation r
     and z = x/r; e^(a²/2)·Φ̄(a) is written as one function, which does not overflow.
     """
+    from scipy.special import erfcx, ndtr
+
     r = np.maximum(deviation, TINY)
     z = x / r
     density = np.exp(-(z**2) / 2) / 2
@@ -162,6 +165,8 @@ def compute_miss(x: Any, deviation: Any) -> Floats:
 
 def _find_half_widths(level: float, deviation: Floats) -> Floats:
     """Returns x with P(|L + G| ≤ x) = level for each deviation, L of scale 1; by halving."""
+    from scipy.special import ndtri
+
     tail = 1 - level
     low = np.zeros_like(deviation)
     high = -math.log(tail / 2) + deviation * float(-ndtri(tail / 4))
@@ -218,6 +223,8 @@ def find_rank_margin(level: float, candidates: int, scale: float, deviation: flo
     quantile is off by a normal G. So it misses with a probability of at most E min(1,
     candidates·e^(−(t − |G|)/scale)), which falls in t (docs/theory/quantile.md).
     """
+    from scipy.special import ndtri
+
     share = (np.arange(NODES) + 0.5) / NODES
     off = deviation * -ndtri(share / 2)
 

@@ -325,7 +325,11 @@ class Plan:
         It is 1 − ½·Σ|W_l − u_l|, u_l what person l would weigh if every row counted the same: the
         share of the weight that lies where it then would.
         """
-        return 1 - measure_inequality(self.budgets, self.weights)[1] / 2
+        kinds = self.budgets.kinds
+        person = self.weights.person / self.weights.total
+        moved = float(np.abs(person - kinds.rows / self.budgets.n_rows) @ kinds.people)
+        nobody = 1 - float(person @ kinds.people)  # of null records
+        return 1 - (moved + max(nobody, 0.0)) / 2
 
     def describe_weights(self) -> list[str]:
         """Return in words who counts how much, who spends less, and what the weights gain.

@@ -67,8 +67,8 @@ WIDEST = 0.2
 #: Half-widths grow by this factor from one candidate to the next, and begin at so much of what even
 #: values would need.
 STEP = 2**0.25
-NARROWEST = 1 / 8
-TYPICAL_CANDIDATES = 25
+NARROWEST = 1 / 32
+TYPICAL_CANDIDATES = 33
 #: A share is large enough where the interval is as narrow as with the best one, but for so much.
 NEARLY_BEST = 1.05
 #: And where it is as narrow as sampling alone would make it, but for so much.
