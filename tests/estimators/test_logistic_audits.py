@@ -348,7 +348,7 @@ BUGS = {
         lambda ridge, rho, own=logistic_mechanism.kappa.kappa: own(10 * ridge, rho),
     ),
     "add/remove for replace": lambda patch: patch.setattr(
-        logistic_mechanism.Mechanism, "find_linear_rate", lambda self, total: 2 * total
+        logistic_mechanism.NoisyObjective, "find_linear_rate", lambda self, total: 2 * total
     ),
 }
 
@@ -513,7 +513,9 @@ def drawn_share(share):
     """How much faster the law of b falls off than exp(−α|b₀| − (1−α)·max|b_j|): from the mean of
     |b₀| and of the largest slope.
     """
-    mechanism = logistic_mechanism.Mechanism(CentredBox(2, True), np.ones(3), "exact", 2, share)
+    mechanism = logistic_mechanism.NoisyObjective(
+        CentredBox(2, True), np.ones(3), "exact", 2, share
+    )
     drawn = np.array([mechanism.draw_tilt(1.0) for _ in range(4000)])
     first = 1 / share / np.abs(drawn[:, 0]).mean()
     others = 2 / (1 - share) / np.abs(drawn[:, 1:]).max(axis=1).mean()
@@ -563,7 +565,7 @@ def test_curvature_costs_as_much_in_the_box_as_is_charged():
     rng = np.random.default_rng(8)
     body = CentredBox(2, True)
     ridge = np.array([0.02, 0.05, 0.05])
-    mechanism = logistic_mechanism.Mechanism(body, ridge, "exact", 2, 0.2)
+    mechanism = logistic_mechanism.NoisyObjective(body, ridge, "exact", 2, 0.2)
     rate = 0.8 / mechanism.stiffness
     weight = 0.3
 
@@ -626,7 +628,7 @@ def _drawn_by_classes(read):
     of four free numbers.
     """
     body = UnitBall(np.zeros(2), np.ones(2), 1.0, 0.0, 23)
-    mechanism = logistic_mechanism.Mechanism(body, np.ones(2), "exact", 3)
+    mechanism = logistic_mechanism.NoisyObjective(body, np.ones(2), "exact", 3)
     lengths = [np.linalg.norm(mechanism.draw_tilt(1.0)) for _ in range(4000)]
     return 4 * math.sqrt(8) / float(np.mean(lengths))
 
@@ -640,7 +642,7 @@ def test_the_worst_pair_of_several_classes_reaches_their_charge_and_not_more(whi
 
 SOFTMAX_BUGS = {
     "noise of two classes": lambda patch: patch.setattr(
-        logistic_mechanism.Mechanism, "doubt", property(lambda self: 1.0)
+        logistic_mechanism.NoisyObjective, "doubt", property(lambda self: 1.0)
     ),
     "noise ÷ 1.5": BUGS["noise ÷ 1.5"],
     "weights × 1.5": BUGS["weights × 1.5"],
@@ -677,7 +679,7 @@ def test_the_functions_of_several_classes_add_up_to_nothing():
     body = UnitBall(np.zeros(2), np.ones(2), 1.0, 0.0, 23)
     for shape in (body, CentredBox(2, True)):
         ridge = np.ones(shape.width)
-        mechanism = logistic_mechanism.Mechanism(shape, ridge, "exact", 4, 0.2)
+        mechanism = logistic_mechanism.NoisyObjective(shape, ridge, "exact", 4, 0.2)
         drawn = mechanism.draw_tilt(1.0).reshape(4, -1)
         assert np.abs(drawn.sum(axis=0)).max() < 1e-12 * np.abs(drawn).max()
 

@@ -398,7 +398,7 @@ def buy_scale(fit):
 
 
 def buy_tail(fit):
-    fit.tail(ridge_recipe.Purchase(0.25, 0.9), 0.2, HELD)
+    fit.tail(ridge_recipe.StagePurchase(0.25, 0.9), 0.2, HELD)
 
 
 every_purchase = pytest.mark.parametrize("buy", [buy_scale, buy_tail])

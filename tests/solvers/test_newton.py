@@ -440,14 +440,14 @@ def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
     drawn.
     """
     from sottovoce.data.encoding import CentredBox
-    from sottovoce.estimators.logistic_mechanism import Mechanism, PersonWeights
+    from sottovoce.estimators.logistic_mechanism import NoisyObjective, PersonWeights
 
     plan = sv.LogisticRegression(bounds=BOX, classes=(0, 1)).plan(
         epsilon=1.0, rows=100, n_features=3
     )
     person_weights = PersonWeights.of(plan.budgets.kinds, 4, 2, labels_only=False)
     for classes in (2, 3):
-        mechanism = Mechanism(CentredBox(3, True), np.full(4, 0.01), "exact", classes, 0.1)
+        mechanism = NoisyObjective(CentredBox(3, True), np.full(4, 0.01), "exact", classes, 0.1)
         assert logistic_mechanism.compute_tolerance(
             person_weights, mechanism
         ) >= 4 * logistic_mechanism.bound_gradient_rounding(person_weights, mechanism)

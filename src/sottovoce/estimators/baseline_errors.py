@@ -106,7 +106,7 @@ def _one(
     if lost <= 0 and varies <= 0:
         return error
     dropped = 0.0
-    if picked.dropped > 0 and "association" in parameters:
+    if picked.dropped > 0 and parameters.get("association") is not None:
         dropped = 2 * picked.dropped * float(np.atleast_1d(parameters["association"])[place])
     if error.unit.startswith("as a share"):
         q = parameters["q"][place]

@@ -52,7 +52,7 @@ from sottovoce.estimators.curvature import (
     choose_interval_share,
     explain_too_little,
 )
-from sottovoce.estimators.logistic_mechanism import LABELS, Mechanism, PersonWeights
+from sottovoce.estimators.logistic_mechanism import LABELS, NoisyObjective, PersonWeights
 from sottovoce.estimators.mean import check_interval_share
 from sottovoce.estimators.model_intervals import (
     EARLIER,
@@ -465,7 +465,7 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
             return len(self._get_classes().values)
         return 2
 
-    def _read_mechanism(self, given: dict[str, Any], recoding: Recoding) -> Mechanism:
+    def _read_mechanism(self, given: dict[str, Any], recoding: Recoding) -> NoisyObjective:
         """The mechanism that a plan describes."""
         content = given["rows"]
         body: UnitBall | CentredBox
@@ -478,7 +478,7 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         if isinstance(body, CentredBox) and body.intercept:
             ridge[0] = given["intercept_alpha"]
             share = given["intercept_share"]
-        return Mechanism(body, ridge, self._get_accountant(), self._count_together(), share)
+        return NoisyObjective(body, ridge, self._get_accountant(), self._count_together(), share)
 
     @property
     def _labels_only(self) -> bool:
@@ -552,7 +552,7 @@ def _list_positive_classes(classes: Any) -> tuple[int, ...]:
     return tuple(range(len(classes)))
 
 
-def _describe_body(mechanism: Mechanism) -> dict[str, Any]:
+def _describe_body(mechanism: NoisyObjective) -> dict[str, Any]:
     """Where the rows lie, as public JSON."""
     body = mechanism.body
     if isinstance(body, UnitBall):

@@ -96,7 +96,7 @@ UNEQUAL_CLASSES = 1.25
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism:
+class NoisyObjective:
     """The public numbers of one objective: where rows lie, Λ, and how the noise is shaped."""
 
     body: UnitBall | CentredBox
@@ -220,7 +220,7 @@ class Problems:
     """
 
     rows: Dataset
-    mechanism: Mechanism
+    mechanism: NoisyObjective
     person_weights: PersonWeights
     rate: float
 
@@ -409,7 +409,7 @@ def count_rows(person_weights: PersonWeights) -> int:
     return int(person_weights.kinds.rows @ person_weights.kinds.people)
 
 
-def bound_gradient_rounding(person_weights: PersonWeights, mechanism: Mechanism) -> float:
+def bound_gradient_rounding(person_weights: PersonWeights, mechanism: NoisyObjective) -> float:
     """Returns what the exact gradient may be wrong by, in the norm of Λ⁻¹, whatever the data, b and
     w.
 
@@ -422,7 +422,7 @@ def bound_gradient_rounding(person_weights: PersonWeights, mechanism: Mechanism)
     return one * math.sqrt(functions / mechanism.stiffness)
 
 
-def compute_tolerance(person_weights: PersonWeights, mechanism: Mechanism) -> float:
+def compute_tolerance(person_weights: PersonWeights, mechanism: NoisyObjective) -> float:
     """Returns t, the distance to the minimiser, in the norm of Λ, that the solver reaches; a public
     number.
     """
@@ -439,7 +439,9 @@ def bound_norm(tilt: float, ridge: float) -> float:
     return (tilt + math.sqrt(tilt**2 + 2 * ridge * math.log(2))) / ridge
 
 
-def compute_output_scale(person_weights: PersonWeights, mechanism: Mechanism, rate: float) -> float:
+def compute_output_scale(
+    person_weights: PersonWeights, mechanism: NoisyObjective, rate: float
+) -> float:
     """Returns 2t/ε_out: the density of ν is ∝ exp(−‖ν‖_Λ/scale); t holds the solver's error and b's
     rounding.
     """
@@ -447,7 +449,7 @@ def compute_output_scale(person_weights: PersonWeights, mechanism: Mechanism, ra
     return 2 * distance / person_weights.slack
 
 
-def bound_tilt_rounding(mechanism: Mechanism, rate: float) -> float:
+def bound_tilt_rounding(mechanism: NoisyObjective, rate: float) -> float:
     """Returns what rounding b to doubles moves the minimiser by at most, in the norm of Λ, but with
     chance e^−500.
 
@@ -462,7 +464,7 @@ def bound_tilt_rounding(mechanism: Mechanism, rate: float) -> float:
     return 2.0**-53 * roundings * longest / math.sqrt(mechanism.stiffness)
 
 
-def make_answer_grid(mechanism: Mechanism, rate: float) -> AnswerGrid:
+def make_answer_grid(mechanism: NoisyObjective, rate: float) -> AnswerGrid:
     """Returns the grid of w: noise moves a coordinate by at least that of b over the steepest
     curvature there is.
     """
@@ -473,7 +475,9 @@ def make_answer_grid(mechanism: Mechanism, rate: float) -> AnswerGrid:
     return AnswerGrid.below(least / steepest)
 
 
-def compute_output_noise(person_weights: PersonWeights, mechanism: Mechanism, rate: float) -> float:
+def compute_output_noise(
+    person_weights: PersonWeights, mechanism: NoisyObjective, rate: float
+) -> float:
     """Returns the root mean square length of ν."""
     size = mechanism.functions * mechanism.body.width
     inverse = float((1 / mechanism.ridge).mean())
@@ -486,7 +490,7 @@ def compute_error_bound(
     norm: float | None = None,
     *,
     person_weights: PersonWeights,
-    mechanism: Mechanism,
+    mechanism: NoisyObjective,
     rate: float,
 ) -> float:
     """Returns μ‖a‖ + σ/η: with probability 1 − δ over rows and noise, every w of this norm
@@ -514,7 +518,7 @@ def compute_error_bound(
     return mu * math.sqrt(person_weights.weights.concentration) + beta * tilt / math.log(2)
 
 
-def _bound_tilt(mechanism: Mechanism, rate: float, delta: float) -> float:
+def _bound_tilt(mechanism: NoisyObjective, rate: float, delta: float) -> float:
     """Returns what ‖b‖ exceeds with probability δ at most."""
     if isinstance(mechanism.body, UnitBall):
         size = mechanism.freedoms * mechanism.body.width
@@ -586,7 +590,7 @@ class PersonWeights:
         """
         return np.minimum(self.kinds.rows, self.coordinates)
 
-    def find_rate(self, mechanism: Mechanism, threshold: float = 0.0) -> float:
+    def find_rate(self, mechanism: NoisyObjective, threshold: float = 0.0) -> float:
         """Returns the largest η_n at which nobody pays more than they have; refuses a Λ at which
         there is none. ``threshold`` is the share that is kept for buying the intercept.
         """
@@ -630,7 +634,7 @@ class PersonWeights:
         return math.ceil(2 * float(ratio.max()) * (1 + 2.0**-48))
 
     def charges(
-        self, mechanism: Mechanism, rate: float, threshold: float = 0.0, intervals: float = 0.0
+        self, mechanism: NoisyObjective, rate: float, threshold: float = 0.0, intervals: float = 0.0
     ) -> units.Units:
         """Returns what each kind of people pays for all problems together, the solver's slack, the
         choice of an intercept, and the share that buys intervals included.

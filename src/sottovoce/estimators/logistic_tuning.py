@@ -41,7 +41,7 @@ from sottovoce.data.encoding import (
     UnitBall,
 )
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.logistic_mechanism import CURVATURE, HALF, LOG_ODDS, Mechanism
+from sottovoce.estimators.logistic_mechanism import CURVATURE, HALF, LOG_ODDS, NoisyObjective
 from sottovoce.plan import ASSOCIATION, ExpectedError, measure_inequality
 from sottovoce.schema import Classes
 from sottovoce.solvers import newton
@@ -90,7 +90,7 @@ NODES = 40
 class TuningChoice:
     """A mechanism and what is done with its coefficients, all public."""
 
-    mechanism: Mechanism
+    mechanism: NoisyObjective
     alpha: float  # λ of the ball, or the Λ of the slopes in a box
     #: What coefficients are multiplied with, to undo the shrinkage of a chosen λ.
     stretch: float = 1.0
@@ -259,7 +259,7 @@ def choose_box(scale: BudgetScale, spread: Floats, recoding: Recoding) -> Tuning
         ridges = np.full(body.width, ridge)
         if scale.fit_intercept:
             ridges[0] = 1 / rest
-        mechanism = Mechanism(body, ridges, scale.accountant, scale.classes, share)
+        mechanism = NoisyObjective(body, ridges, scale.accountant, scale.classes, share)
         error = float(
             np.sum([measure_log_odds(mechanism, scale.total, own, 1.0)[1:] for own in widths])
         )
@@ -277,7 +277,9 @@ def list_widths(recoding: Recoding, spread: Floats) -> list[Floats]:
     return [np.where(factor, spread, width) for width in WIDTHS] if len(spread) else [spread]
 
 
-def measure_log_odds(mechanism: Mechanism, rate: float, width: Floats, stretch: float) -> Floats:
+def measure_log_odds(
+    mechanism: NoisyObjective, rate: float, width: Floats, stretch: float
+) -> Floats:
     """Returns (what is kept of log-odds; the mean square of noise; that of shrinkage) in units of
     log-odds, if columns have these deviations and lie round the middle.
     """
@@ -342,7 +344,7 @@ def _choose_ball(
     else:
         ridge = float(alpha)
     ridges = np.full(ball.width, ridge)
-    mechanism = Mechanism(ball, ridges, scale.accountant, scale.classes)
+    mechanism = NoisyObjective(ball, ridges, scale.accountant, scale.classes)
     return TuningChoice(mechanism, ridge, stretch)
 
 
@@ -411,7 +413,7 @@ def _fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Flo
 
 
 def _fit_classes_roughly(
-    rows: Floats, codes: Floats, mechanism: Mechanism, noise: Floats
+    rows: Floats, codes: Floats, mechanism: NoisyObjective, noise: Floats
 ) -> Floats:
     """Returns the same for several classes in one objective, a line a class."""
     K = mechanism.classes

@@ -71,8 +71,8 @@ from sottovoce.estimators.ridge_recipe import (
     TAIL,
     UNKNOWN_SIZE,
     BudgetTotals,
-    Purchase,
     StagePlan,
+    StagePurchase,
     advise_on_slopes,
     cap_budgets,
     choose_correction_threshold,
@@ -165,7 +165,7 @@ class StagedFit:
         ]
         return self._choose_fullness(weights, fullest, quantile, inside, candidates, handicap)
 
-    def tail(self, purchase: Purchase, scale: float, theta: Floats) -> float:
+    def tail(self, purchase: StagePurchase, scale: float, theta: Floats) -> float:
         """Buys the smallest bound on the size of residuals y − φᵀθ that holds for that part of
         everybody's budget.
         """

@@ -119,7 +119,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
-class Purchase:
+class StagePurchase:
     """The smallest of some half-widths, of a window that holds a part of everybody's budget."""
 
     share: float
@@ -218,22 +218,22 @@ def estimate_own_error(
     return terms.noise + terms.shrinkage
 
 
-def choose_scale_purchase(totals: BudgetTotals, slopes: int, robust: bool) -> Purchase:
+def choose_scale_purchase(totals: BudgetTotals, slopes: int, robust: bool) -> StagePurchase:
     """Returns what is bought of the labels' scale; the better a fit will be, the more of the tail
     must be inside.
     """
     if totals.total < AMPLE_BUDGET:
-        return Purchase(30 / totals.total, 0.5)
+        return StagePurchase(30 / totals.total, 0.5)
     return choose_tail_purchase(totals, slopes, robust)
 
 
-def choose_tail_purchase(totals: BudgetTotals, slopes: int, robust: bool) -> Purchase:
+def choose_tail_purchase(totals: BudgetTotals, slopes: int, robust: bool) -> StagePurchase:
     """Returns the same for a window that is wide enough for all but a few."""
     if robust:
-        return Purchase(max(40 / totals.total, 0.005), 0.7)
+        return StagePurchase(max(40 / totals.total, 0.005), 0.7)
     share = max(40 / totals.total, min(0.05, 0.0018 / estimate_level(totals, slopes)))
     spent = share * totals.total
-    return Purchase(share, 1 - min(max(OUTSIDE[0], spent / 5), OUTSIDE[1]) / spent)
+    return StagePurchase(share, 1 - min(max(OUTSIDE[0], spent / 5), OUTSIDE[1]) / spent)
 
 
 def choose_correction_share(totals: BudgetTotals, slopes: int, robust: bool) -> float:
