@@ -29,7 +29,7 @@ from rich.table import Table
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 import sottovoce as sv
-from sottovoce.solvers.losses import SoftHuber
+from sottovoce.data.loss_kernels import SoftHuber
 
 RUNS = 40
 FULL_RUNS = 400

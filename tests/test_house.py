@@ -39,6 +39,7 @@ LONG_FILES = {
     "ledgers/sql_ledger.py": "one ledger on two databases",
     "ledgers/witness.py": "the four kinds of witness, and asking all of them",
     "papers/ridge_tables.py": "the tables of one paper",
+    "release.py": "the public answer: value, intervals, promise, certificate",
     "schema.py": "the public description of a table",
     "session.py": "one class, each public method of which is a page of the reference",
     "solvers/interior_point.py": "one solver",

@@ -383,35 +383,6 @@ class Budgets:
         """
         return BudgetGroups(self.kinds.epsilon // parts, self.kinds.rows, self.kinds.people)
 
-    def set_aside(
-        self, least: float, most: float, spent: units.Units, parts: int = 1
-    ) -> tuple[BudgetGroups, BudgetGroups]:
-        """Return the kinds with what is left of every budget, and with what is set aside.
-
-        Parameters
-        ----------
-        least : float
-            The share that everybody sets aside.
-        most : float
-            The share up to which people set aside what they would not spend, at least ``least``.
-        spent : Units
-            What each kind would spend if nothing were set aside.
-        parts : int
-            How many questions divide either of the two evenly.
-
-        Returns
-        -------
-        tuple[BudgetGroups, BudgetGroups]
-            Both rounded down; together, times parts, they are never more than the budget.
-        """
-        granted = self.kinds.epsilon
-        unspent = np.maximum(granted - spent, np.floor(granted * least).astype(np.int64))
-        taken = np.minimum(np.floor(granted * most).astype(np.int64), unspent)
-        return (
-            BudgetGroups((granted - taken) // parts, self.kinds.rows, self.kinds.people),
-            BudgetGroups(taken // parts, self.kinds.rows, self.kinds.people),
-        )
-
 
 class SupportsByPerson(Protocol):
     """What knows an amount for each person: Budgets, or a market's allocation."""

@@ -66,9 +66,8 @@ from sottovoce.errors import (
     ReleaseFailed,
 )
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import LEVEL, Intervals
 from sottovoce.plan import Plan
-from sottovoce.release import Release
+from sottovoce.release import LEVEL, Intervals, Release
 from sottovoce.schema import BoundsLike, Schema, check_missing_constant, encode_bounds, to_interval
 
 

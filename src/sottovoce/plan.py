@@ -12,14 +12,17 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import erfcx, ndtr, ndtri
 
 from sottovoce import units
+from sottovoce.arrays import Floats
 from sottovoce.budgets import Budgets
 from sottovoce.errors import InvalidParameter, PlanChanged
 from sottovoce.guarantee import MOST_VALUES_LISTED, Guarantee
@@ -41,6 +44,14 @@ SPENDS_LESS = 0.9
 NEARLY_EQUAL = 0.995
 #: Below this Σ(c_i − 1/n)² is rounding, and every row counts the same.
 NEGLIGIBLE_INEQUALITY = 1e-20
+#: Below this a deviation is none.
+TINY = 1e-12
+#: How often a range is halved to find a number in it.
+HALVINGS = 60
+MARGIN_HALVINGS = 14
+#: Into how many parts of equal probability a law is cut, and how many variances are tried.
+NODES = 800
+VARIANCES = 40
 
 
 @dataclass(frozen=True)
@@ -487,3 +498,111 @@ def _split_into_groups(epsilon: units.Units, people: NDArray[np.int64]) -> list[
         ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]
         edges = sorted({0, *(np.searchsorted(reached, ranks) + 1).tolist()})
     return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def compute_half_width(level: float, laplace: float, deviation: float) -> float:
+    """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent."""
+    from scipy.special import ndtri
+
+    if laplace <= 0:
+        return deviation * float(ndtri(0.5 + level / 2))
+    ratio = np.float64(deviation / laplace)
+    top = -math.log((1 - level) / 2) + float(ratio) * float(-ndtri((1 - level) / 4))
+    return laplace * float(
+        brentq(lambda x: float(compute_miss(x, ratio)) - (1 - level), 0.0, top, rtol=1e-12)
+    )
+
+
+def compute_miss(x: Any, deviation: Any) -> Floats:
+    """Returns P(|L + G| > x), L of Laplace's law with scale 1 and G normal, independent.
+
+    P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the deviation r
+    and z = x/r; e^(a²/2)·Φ̄(a) is written as one function, which does not overflow.
+    """
+
+    r = np.maximum(deviation, TINY)
+    z = x / r
+    density = np.exp(-(z**2) / 2) / 2
+    inner = density * erfcx(np.maximum(r - z, 0.0) / math.sqrt(2))
+    outer = np.exp(np.minimum(r**2 / 2 - x, 0.0)) * ndtr(z - r)
+    near = np.where(z < r, inner, outer)
+    far = density * erfcx((r + z) / math.sqrt(2))
+    return np.asarray(2 * ndtr(-z) + near - far, dtype=np.float64)
+
+
+def _find_half_widths(level: float, deviation: Floats) -> Floats:
+    """Returns x with P(|L + G| ≤ x) = level for each deviation, L of scale 1; by halving."""
+
+    tail = 1 - level
+    low = np.zeros_like(deviation)
+    high = -math.log(tail / 2) + deviation * float(-ndtri(tail / 4))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        misses = compute_miss(middle, deviation) > tail
+        low = np.where(misses, middle, low)
+        high = np.where(misses, high, middle)
+    return high
+
+
+@lru_cache(maxsize=256)
+def calibrate_margin(level: float, laplace: float, scale: float) -> float:
+    """Returns what must be added to a variance that was released with Laplace noise of this scale,
+    so that the interval made of it misses no more often than it says, whatever the variance is.
+
+    The answer is off by L + G, L with the scale ``laplace`` and G normal with the variance s². Of
+    s² + N is known, N with the scale ``scale``. The interval has the half-width x(s² + N + m) at
+    the level. How often it misses is an integral over N, computed for every s², and m is the
+    smallest number for which none is above 1 − level (docs/theory/mean.md).
+    """
+    unit = max(laplace, math.sqrt(scale) * 1e-3)
+    c = scale / unit**2
+    share = (np.arange(NODES) + 0.25) / NODES
+    noise = c * np.where(share < 0.5, np.log(2 * share), -np.log(2 - 2 * share))
+    variance = c * np.geomspace(1e-3, 1e3, VARIANCES)
+    known = np.geomspace(1e-6 * min(c, 1.0), 1e4 * c + 1, 400)
+    widths = _find_half_widths(level, np.sqrt(known))
+
+    def misses_too_often(margin: float) -> bool:
+        told = np.maximum(variance[:, None] + noise + margin, 0.0)
+        reach = np.interp(told, known, widths)
+        deviation = np.sqrt(variance)[:, None] * np.ones_like(told)
+        often = compute_miss(reach, deviation).mean(axis=1)
+        return bool(often.max() > 1 - level)
+
+    low = 0.0
+    high = -c * math.log(1 - level)
+    for _ in range(MARGIN_HALVINGS):
+        middle = (low + high) / 2
+        if misses_too_often(middle):
+            low = middle
+        else:
+            high = middle
+    return high * unit**2
+
+
+def find_rank_margin(level: float, candidates: int, scale: float, deviation: float) -> float:
+    """Returns how much rank a chosen interval must aim at on either side, so that it misses the
+    population's quantile no more often than 1 − level.
+
+    Of these many candidates one is chosen whose rank on the worse side is below x with a
+    probability of at most candidates·e^(−(t − x)/scale) if t is aimed at; the sample's rank of the
+    quantile is off by a normal G. So it misses with a probability of at most E min(1,
+    candidates·e^(−(t − |G|)/scale)), which falls in t (docs/theory/quantile.md).
+    """
+
+    share = (np.arange(NODES) + 0.5) / NODES
+    off = deviation * -ndtri(share / 2)
+
+    def miss(aim: float) -> float:
+        worst = np.log(candidates) - (aim - off) / scale
+        return float(np.exp(np.minimum(worst, 0.0)).mean())
+
+    low = 0.0
+    high = deviation * 10 + scale * math.log(2 * candidates / (1 - level))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if miss(middle) > 1 - level:
+            low = middle
+        else:
+            high = middle
+    return high

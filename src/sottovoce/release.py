@@ -4,6 +4,26 @@
 A release holds what may be known by everybody: what was asked of which column and table and when,
 the value with its unit, the promise (how the people's ε are distributed, never who has which), the
 noise, the grid, the theorem. Nothing un-noised is in it.
+
+An interval is computed from a release alone, so it costs nobody anything: from the law of the
+noise, which is public, and from what is known of the sampling, which is bought, released or bounded
+by public numbers. It covers what the answer would be for the whole population of which the rows are
+a sample, with at least the stated probability over the rows that were drawn and over the noise.
+
+What budgets may have to do with values is not in it: how far that may move the answer stands apart
+(``bias``).
+
+    name           what it is
+    level          the probability with which low ≤ value ≤ high, at least
+    low, high      the ends: a number, a list (several quantiles), or a dict by coefficient
+    noise          half the width that noise alone would have at this level
+    sampling       half the width that sampling alone would have at this level
+    bias           how far budgets that go along with values may move the answer besides
+    sampling_from  where the sampling part comes from, in words
+    of             what is covered, in words
+    why            where there is no interval: why not, in words
+
+An end that is None is not known: nothing that the release says leaves any number out.
 """
 
 from __future__ import annotations
@@ -17,8 +37,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sottovoce.errors import InvalidRelease
-from sottovoce.intervals import Intervals
+from sottovoce.errors import InvalidParameter, InvalidRelease
 from sottovoce.plan import Plan, describe_currency
 from sottovoce.schema import Subject
 from sottovoce.units import format_number, format_odds, round_to_error
@@ -42,6 +61,93 @@ FORMAT = "sottovoce.release/1"
 #: Fields that a release of this format may lack: those of earlier versions do, and data in memory
 #: may have no names.
 OPTIONAL_FIELDS = ("column", "table", "units", "date", "estimator", "intervals", "bought")
+
+
+#: The level of the interval that every release carries.
+LEVEL = 0.95
+#: A number, one for each quantile, or one by the name of a coefficient (of a classifier with
+#: several functions, by the name of the function first).
+Numbers = float | list[float] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """The intervals of a release at one level; each part has the shape of the answer."""
+
+    level: float
+    low: Numbers
+    high: Numbers
+    noise: Numbers
+    sampling: Numbers
+    sampling_from: str
+    of: str
+    bias: Numbers | None = None
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the intervals as public JSON.
+
+        Returns
+        -------
+        dict[str, Any]
+            Names and numbers; what is not known is left out.
+        """
+        return {name: value for name, value in self.__dict__.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Intervals:
+        """Read intervals back.
+
+        Parameters
+        ----------
+        content : dict[str, Any]
+            As ``to_dict`` wrote it.
+
+        Returns
+        -------
+        Intervals
+            The intervals.
+        """
+        return cls(**content)
+
+    def pairs(self) -> Any:
+        """Return (low, high) in the shape of the answer.
+
+        Returns
+        -------
+        Any
+            A pair, a list of pairs, or a dict of pairs by name; infinite where an end is not known.
+        """
+        return _join_ends(self.low, self.high)
+
+
+def check_level(level: Any) -> float:
+    """Returns the level; refuses what is no probability between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise InvalidParameter(
+            "The level is not a probability.",
+            "It lies above 0 and below 1.",
+            "Pass a number such as 0.95.",
+            parameter="level",
+        )
+    return float(level)
+
+
+def no_interval_error(why: str | None = None) -> InvalidParameter:
+    """The refusal of an interval where none is known that keeps its level."""
+    return InvalidParameter(
+        why or "This estimator has no interval.",
+        "An interval follows from the release alone, and keeps its level whatever the rows are.",
+        "Use the expected error of the release, which says how far the answer is typically off.",
+    )
+
+
+def _join_ends(low: Any, high: Any) -> Any:
+    if isinstance(low, dict):
+        return {name: _join_ends(low[name], high[name]) for name in low}
+    if isinstance(low, list):
+        return [_join_ends(a, b) for a, b in zip(low, high, strict=True)]
+    return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
 @dataclass(frozen=True)

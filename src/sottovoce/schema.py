@@ -43,6 +43,8 @@ Interval = tuple[float, float]
 #: Positive parameters lie below this, and above one over it: their squares, and sums of them, are
 #: still doubles.
 MEASURE = 1e100
+#: No more than this share buys an interval.
+MOST_INTERVAL_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,20 @@ def is_between(value: object, low: float, high: float) -> bool:
 def is_measurable(value: object) -> bool:
     """Whether a parameter is a positive number with which doubles can still calculate."""
     return is_between(value, 1 / MEASURE, MEASURE)
+
+
+def check_interval_share(share: Any) -> None:
+    """Refuses what is no share that leaves something for the answer."""
+    if share is None:
+        return
+    if not isinstance(share, int | float) or not 0 <= share <= MOST_INTERVAL_SHARE:
+        raise InvalidParameter(
+            "The share that buys the interval is not a share.",
+            f"It lies between 0 and {MOST_INTERVAL_SHARE:g}.",
+            "Pass a share such as 0.05, 0 to buy nothing, or nothing for what public numbers "
+            "suggest.",
+            parameter="interval_share",
+        )
 
 
 def check_flag(value: object, name: str) -> bool:

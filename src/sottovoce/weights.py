@@ -335,6 +335,26 @@ class Weights:
         return cls(row, person, total, loudest, charges, concentration)
 
 
+def set_aside(
+    kinds: BudgetGroups, least: float, most: float, spent: units.Units, parts: int = 1
+) -> tuple[BudgetGroups, BudgetGroups]:
+    """Returns the kinds with what is left of every budget, and with what is set aside.
+
+    Everybody sets the share ``least`` aside, and up to the share ``most`` what they would not spend
+    otherwise.
+
+    Both are divided by ``parts`` and rounded down; together, times parts, they are never more than
+    the budget.
+    """
+    granted = kinds.epsilon
+    unspent = np.maximum(granted - spent, np.floor(granted * least).astype(np.int64))
+    taken = np.minimum(np.floor(granted * most).astype(np.int64), unspent)
+    return (
+        BudgetGroups((granted - taken) // parts, kinds.rows, kinds.people),
+        BudgetGroups(taken // parts, kinds.rows, kinds.people),
+    )
+
+
 def _max_weight_per_epsilon(person: NDArray[np.int64], granted: units.Units) -> int:
     """Returns a whole number that is at least person·10⁹/granted for everybody (the factor covers
     rounding).

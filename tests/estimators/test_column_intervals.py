@@ -12,12 +12,7 @@ from scipy.stats import binom
 
 import sottovoce as sv
 from sottovoce.estimators import mean
-from sottovoce.intervals import (
-    _find_half_widths,
-    calibrate_margin,
-    compute_half_width,
-    compute_miss,
-)
+from sottovoce.plan import _find_half_widths, calibrate_margin, compute_half_width, compute_miss
 
 TABLES = 200
 FEWEST = int(binom.ppf(1e-7, TABLES, 0.95))

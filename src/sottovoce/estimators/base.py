@@ -34,8 +34,7 @@ from sottovoce.estimator import (
 )
 from sottovoce.estimators import find_question, find_recorded, posterior_mechanism
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import LEVEL, Intervals, check_level, no_interval_error
-from sottovoce.release import Release
+from sottovoce.release import LEVEL, Intervals, Release, check_level, no_interval_error
 from sottovoce.schema import Bounds, Classes, Column, Schema, decode_bounds, is_between
 
 if TYPE_CHECKING:

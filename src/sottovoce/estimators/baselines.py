@@ -62,10 +62,9 @@ from sottovoce.estimators import baseline_errors
 from sottovoce.estimators.base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.estimators.baseline_errors import PickedRowsError
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import LEVEL, no_interval_error
 from sottovoce.noise import source
 from sottovoce.plan import Plan, Theorem
-from sottovoce.release import Certificate, Release
+from sottovoce.release import LEVEL, Certificate, Release, no_interval_error
 from sottovoce.schema import Bounds, BoundsLike, Schema, is_between, to_interval
 from sottovoce.weights import Weights
 

@@ -76,10 +76,9 @@ from sottovoce.estimators.erm_mechanism import (
     round_weights,
 )
 from sottovoce.estimators.model_intervals import explain_no_interval
-from sottovoce.intervals import Intervals
 from sottovoce.noise.source import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
-from sottovoce.release import Release
+from sottovoce.release import Intervals, Release
 from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
 from sottovoce.units import format_number

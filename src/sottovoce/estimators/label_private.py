@@ -79,16 +79,16 @@ from sottovoce.estimators.model_intervals import (
     widen_variance,
 )
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import Intervals
 from sottovoce.noise import source
 from sottovoce.noise.source import Grid, MeanGrid, exponent_below, power_of_two
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, least_squares
-from sottovoce.release import Release
+from sottovoce.release import Intervals, Release
 from sottovoce.schema import (
     BoundsLike,
     Interval,
     Schema,
     check_flag,
+    check_interval_share,
     check_missing_constant,
     is_between,
     is_one_of,
@@ -385,7 +385,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
 
     def _plan_variance(self, budgets: Budgets) -> VariancePlan | None:
         """How σ² is bought; None where it is declared, or could not be told from noise."""
-        mean.check_interval_share(self.interval_share)
+        check_interval_share(self.interval_share)
         if self.noise_variance is not None and self.interval_share is None:
             return None
         low, high = self._get_bounds()

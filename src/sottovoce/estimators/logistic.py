@@ -53,7 +53,6 @@ from sottovoce.estimators.curvature import (
     explain_too_little,
 )
 from sottovoce.estimators.logistic_mechanism import LABELS, NoisyObjective, PersonWeights
-from sottovoce.estimators.mean import check_interval_share
 from sottovoce.estimators.model_intervals import (
     EARLIER,
     Ends,
@@ -68,6 +67,7 @@ from sottovoce.schema import (
     BoundsLike,
     Classes,
     check_flag,
+    check_interval_share,
     is_measurable,
     is_one_of,
 )

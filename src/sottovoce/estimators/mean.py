@@ -32,7 +32,6 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import LEVEL, Intervals, calibrate_margin, compute_half_width
 from sottovoce.noise import source
 from sottovoce.noise.source import Grid, MeanGrid, exponent_below, snap_to_grid
 from sottovoce.plan import (
@@ -41,12 +40,14 @@ from sottovoce.plan import (
     ExpectedError,
     Plan,
     Theorem,
+    calibrate_margin,
+    compute_half_width,
     measure_inequality,
 )
-from sottovoce.release import Release
-from sottovoce.schema import BoundsLike, Schema
+from sottovoce.release import LEVEL, Intervals, Release
+from sottovoce.schema import BoundsLike, Schema, check_interval_share
 from sottovoce.units import format_number
-from sottovoce.weights import Weights
+from sottovoce.weights import Weights, set_aside
 
 #: Values are rounded to at least 2^20 cells, and to 2^-7 of the noise where that is finer.
 MIN_BITS = 20
@@ -76,8 +77,6 @@ NEARLY_IDEAL = 1.1
 #: half ranges, at most; and what is added to a bought one, in its noise scales, about.
 TYPICAL_BOUND = 0.84
 TYPICAL_MARGIN = 1.5
-#: No more than this share buys an interval.
-MOST_INTERVAL_SHARE = 0.9
 #: How often an interval is made narrower by what it says itself.
 FIXED_POINT_STEPS = 8
 ENOUGH = 1e-3
@@ -343,20 +342,6 @@ class Mean(LoadableEstimator, ColumnEstimator):
         return float(self.association)
 
 
-def check_interval_share(share: Any) -> None:
-    """Refuses what is no share that leaves something for the answer."""
-    if share is None:
-        return
-    if not isinstance(share, int | float) or not 0 <= share <= MOST_INTERVAL_SHARE:
-        raise InvalidParameter(
-            "The share that buys the interval is not a share.",
-            f"It lies between 0 and {MOST_INTERVAL_SHARE:g}.",
-            "Pass a share such as 0.05, 0 to buy nothing, or nothing for what public numbers "
-            "suggest.",
-            parameter="interval_share",
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class Purchase:
     """What is set aside for an interval, what is left for the answer, and the weights with which
@@ -386,7 +371,7 @@ class Purchase:
         ``weights`` are those of one of ``parts`` answers if nothing is.
         """
         most = max(share, unspent)
-        rest, taken = budgets.set_aside(share, most, weights.charges * parts, parts)
+        rest, taken = set_aside(budgets.kinds, share, most, weights.charges * parts, parts)
         if not taken.epsilon.any():
             return None
         return cls(share, most, rest, taken, Weights.solve(taken, A, B))

@@ -31,8 +31,7 @@ from scipy.special import ndtri
 from sottovoce.arrays import Floats, TableLike, to_matrix
 from sottovoce.data.encoding import Recoding
 from sottovoce.estimators.base import predict_linear
-from sottovoce.intervals import Intervals
-from sottovoce.release import Release
+from sottovoce.release import Intervals, Release
 
 #: Rows may vary more where they count most: this many times the variance that rows of equal spread
 #: would give.

@@ -34,19 +34,20 @@ from sottovoce.data.kernels import KernelPair, WeightedHistogram
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
 from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
-from sottovoce.estimators.mean import (
-    UNSPENT_SHARE,
-    Purchase,
-    check_interval_share,
-    tell_purchase,
-)
+from sottovoce.estimators.mean import UNSPENT_SHARE, Purchase, tell_purchase
 from sottovoce.guarantee import Guarantee
-from sottovoce.intervals import LEVEL, Intervals, find_rank_margin
 from sottovoce.noise import source
 from sottovoce.noise.source import Grid, QuantileGrid
-from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
-from sottovoce.release import Release
-from sottovoce.schema import BoundsLike, Schema, is_one_of
+from sottovoce.plan import (
+    ASSOCIATION,
+    ExpectedError,
+    Plan,
+    Theorem,
+    find_rank_margin,
+    measure_inequality,
+)
+from sottovoce.release import LEVEL, Intervals, Release
+from sottovoce.schema import BoundsLike, Schema, check_interval_share, is_one_of
 from sottovoce.weights import Weights
 
 #: At least 2^10 grid points, at most 2^18, and about this many to the size of the expected rank

@@ -22,7 +22,6 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import load_regression
 from sottovoce.estimators import ridge_objective, ridge_output, ridge_statistics
 from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
-from sottovoce.estimators.mean import check_interval_share
 from sottovoce.estimators.model_intervals import Ends, IntervalsByFunction
 from sottovoce.plan import Plan
 from sottovoce.release import Release
@@ -31,6 +30,7 @@ from sottovoce.schema import (
     BoundsLike,
     Interval,
     check_flag,
+    check_interval_share,
     is_measurable,
     is_one_of,
     to_interval,
