@@ -27,6 +27,7 @@ LONG_FILES = {
     "audit/instance_losses.py": "one audit: what each row, person and group lost",
     "audit/inputs.py": "what an audit reads: a release, its estimator, rows and budgets",
     "data/encoding.py": "features and label as numbers: declared, recoded and read",
+    "data/loss_kernels.py": "the terms of every loss, as exact sums over rows",
     "data/source.py": "one class: a table and what its columns are for",
     "estimator.py": "one contract: the steps of an estimator and of every release",
     "estimators/baselines.py": "four ways around an estimator that share one request",

@@ -40,7 +40,6 @@ CONTENTS = {
     "data": "source, engines, sums",
     "release": "answer + certificate",
     "plan": "charges, errors",
-    "intervals": "what is covered",
     "ledger": "contract",
     "weights": "who counts how much",
     "guarantee": "what is promised",
