@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr, ndtri
 
 from sottovoce import units
 from sottovoce.arrays import Floats
@@ -502,6 +500,7 @@ def _split_into_groups(epsilon: units.Units, people: NDArray[np.int64]) -> list[
 
 def compute_half_width(level: float, laplace: float, deviation: float) -> float:
     """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent."""
+    from scipy.optimize import brentq
     from scipy.special import ndtri
 
     if laplace <= 0:
@@ -519,6 +518,7 @@ def compute_miss(x: Any, deviation: Any) -> Floats:
     P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the deviation r
     and z = x/r; e^(a²/2)·Φ̄(a) is written as one function, which does not overflow.
     """
+    from scipy.special import erfcx, ndtr
 
     r = np.maximum(deviation, TINY)
     z = x / r
@@ -532,6 +532,7 @@ def compute_miss(x: Any, deviation: Any) -> Floats:
 
 def _find_half_widths(level: float, deviation: Floats) -> Floats:
     """Returns x with P(|L + G| ≤ x) = level for each deviation, L of scale 1; by halving."""
+    from scipy.special import ndtri
 
     tail = 1 - level
     low = np.zeros_like(deviation)
@@ -589,6 +590,7 @@ def find_rank_margin(level: float, candidates: int, scale: float, deviation: flo
     quantile is off by a normal G. So it misses with a probability of at most E min(1,
     candidates·e^(−(t − |G|)/scale)), which falls in t (docs/theory/quantile.md).
     """
+    from scipy.special import ndtri
 
     share = (np.arange(NODES) + 0.5) / NODES
     off = deviation * -ndtri(share / 2)

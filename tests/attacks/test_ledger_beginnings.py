@@ -54,7 +54,7 @@ def test_no_command_but_init_begins_books(tmp_path, words, there):
 
 def test_no_command_but_init_begins_books_on_a_server(on_server):
     words = ("--ledger", on_server.address, "--keys", on_server.keys)
-    assert "There are no books" in command("balance", "--person", "ada", *words).stderr
+    assert "There is no ledger" in command("balance", "--person", "ada", *words).stderr
     assert not on_server.keys.exists()
     assert command("init", on_server.address, "--keys", on_server.keys).exit_code == 0
     assert command("verify", *words).exit_code == 0

@@ -343,7 +343,7 @@ def sums_of(X, y, people, rho):
         else:
             law = "draw_laplace"
         patch.setattr(
-            ridge_statistics.integer, law, lambda scale, size: (scales.append(scale), [0] * size)[1]
+            ridge_statistics.source, law, lambda scale, size: (scales.append(scale), [0] * size)[1]
         )
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["sums"], scales, ridge
@@ -457,8 +457,8 @@ def test_labels_at_an_end_that_count_twice_are_caught(monkeypatch):
 
 def test_a_correction_without_its_threshold_is_caught(monkeypatch):
     """Noise for the threshold, and pulls that are not held to it: the range of the label twice."""
-    original = ridge_objective.losses.SoftHuber
-    monkeypatch.setattr(ridge_objective.losses, "SoftHuber", lambda tau, H: original(4 * tau, H))
+    original = ridge_objective.SoftHuber
+    monkeypatch.setattr(ridge_objective, "SoftHuber", lambda tau, H: original(4 * tau, H))
     assert any(objective_loss(ONE_ROW, o, stage=run_correction) > ONE_ROW[0][o] for o in (0, 29))
 
 

@@ -371,6 +371,10 @@ def cap_budgets(kinds: BudgetGroups, slopes: int, association: float) -> units.U
     units of the label's scale. It, and the loss in accuracy where few rows have most of the weight,
     speak for a cap; noise speaks against it.
     """
+    if not kinds.epsilon.any():
+        return (
+            kinds.epsilon
+        )  # nobody grants anything, which is refused where weights are solved for
     epsilon = units.to_epsilon(kinds.epsilon)
     per_row = epsilon / kinds.rows
     n_rows = float(kinds.rows @ kinds.people)

@@ -83,7 +83,7 @@ def theorem_2(task: Task) -> Outcome:
     found = []
     for g in THEOREM_2 if task.size == "full" else THEOREM_2[:4]:
         sizes = np.repeat([1, g], g)
-        plan = sv.Mean(bounds=(0, 10), spread=1).plan(
+        plan = sv.Mean(bounds=(0, 10), spread=1, association=0, interval_share=0).plan(
             10 / math.sqrt(g / 2), groups=np.repeat(np.arange(2 * g), sizes)
         )
         best = g * minimise_over_weights(sizes, 1 / g)
