@@ -66,6 +66,129 @@ def model(**options):
 # ---------------------------------------------------------------- limits
 
 
+@pytest.mark.parametrize("epsilon", [0.02, 0.3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"classes": ("low", "middle", "high")}, {"neighbours": "labels"}, {"alpha": 0.05}],
+    ids=str,
+)
+def test_the_coefficients_are_those_of_the_predictions(options, epsilon):
+    """At every budget, for every row within the bounds, its corners too: the coefficients can be
+    quoted.
+    """
+    fitted = model(**options).fit(X, KINDS if "classes" in options else Y, epsilon=epsilon)
+    rows = np.vstack([X, np.array(np.meshgrid(*[[-1, 1]] * P)).reshape(P, -1).T])
+    told = np.squeeze(fitted.intercept_ + rows @ fitted.coef_.T)
+    assert fitted.decision_function(rows) == pytest.approx(told, rel=1e-12, abs=1e-12)
+    likeliest = fitted.classes_[fitted.predict_proba(rows).argmax(axis=1)]
+    assert np.mean(likeliest == fitted.predict(rows)) > 0.999  # even odds round either way
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_without_limit_budgets_give_scikit_learns_coefficients(several):
+    """Nothing is cut, shrunk or capped any more: maximum likelihood, of all classes at once too."""
+    rng = np.random.default_rng(3)
+    features = np.column_stack([rng.uniform(20, 30, N), rng.exponential(2, N).clip(0, 40)])
+    bounds = sv.Bounds(features=([0, 0], [100, 40]))
+    odds = (features - [25, 2]) @ np.array([[0.5, 0.0, -0.3], [-0.8, 0.4, 0.0]])
+    if several:
+        labels = (odds + rng.gumbel(size=odds.shape)).argmax(axis=1)
+        classes = (0, 1, 2)
+    else:
+        labels = (odds[:, 0] + rng.logistic(size=N) > 0.4).astype(int)
+        classes = (0, 1)
+    granted = np.resize([1e4, 1e5, 1e6], N)
+    fitted = sv.LogisticRegression(bounds=bounds, classes=classes).fit(
+        features, labels, epsilon=granted
+    )
+    plain = LogisticRegression(C=1e9, tol=1e-10, max_iter=20000).fit(features, labels)
+    assert fitted.coef_ == pytest.approx(plain.coef_, rel=0.01, abs=0.003)
+    assert fitted.intercept_ == pytest.approx(plain.intercept_, rel=0.01, abs=0.05)
+    assert fitted.release_.parameters["rows"]["kind"] == "box"
+
+
+def test_doubling_every_budget_does_not_raise_the_error():
+    """Means over 20 fits; four standard errors, and six designs, make a false alarm rarer than
+    1e-6 were they independent of each other's; both means have the same rows.
+    """
+    rng = np.random.default_rng(12)
+    for width in (1.0, 0.3):
+        features = width * rng.uniform(-1, 1, (800, 4))
+        labels = (features @ [3, -2, 1, 0] / width + rng.logistic(size=800) > 0).astype(int)
+        before = None
+        for epsilon in (0.1, 0.2, 0.4, 0.8):
+            wrong = [
+                1 - model().fit(features, labels, epsilon=epsilon).score(features, labels)
+                for _ in range(20)
+            ]
+            if before is not None:
+                spread = np.hypot(np.std(wrong), np.std(before)) / np.sqrt(19)
+                assert np.mean(wrong) <= np.mean(before) + 5 * spread + 0.005
+            before = wrong
+
+
+def test_association_makes_people_count_alike_and_the_open_ones_pay_less():
+    granted = np.resize([0.05, 0.5, 5.0], 30_000)
+    plans = [
+        model(association=bound).plan(epsilon=granted, n_features=P)
+        for bound in (None, 0.0, 0.2, 2.0)
+    ]
+    heaviest = [plan.weights.person.max() / plan.weights.total for plan in plans]
+    assert heaviest[0] == heaviest[1] > heaviest[2] > heaviest[3]
+    spent = [plan.charges[2] for plan in plans]
+    assert spent[0] == spent[1] > spent[2] > spent[3]
+    for plan in plans:
+        assert np.all(plan.charges <= granted)
+        assert plan.charges[0] == pytest.approx(0.05, rel=1e-6)
+    assert plans[2].parameters["association"] == 0.2
+
+
+def test_association_protects_from_people_who_differ():
+    """Who grants much has other odds: weights by budget answer for them, even ones for all."""
+    rng = np.random.default_rng(6)
+    n = 3000
+    granted = np.resize([0.2, 0.5, 4.0], n)
+    features = rng.uniform(-1, 1, (n, 12))
+    shift = np.where(granted > 1, 1.0, -0.5)
+    labels = (2 * features[:, 0] + shift + rng.logistic(size=n) > 0).astype(int)
+    plain = LogisticRegression(C=1e9).fit(features, labels)
+    errors = [
+        abs(
+            model(association=bound).fit(features, labels, epsilon=granted).intercept_[0]
+            - plain.intercept_[0]
+        )
+        for bound in (0.0, 1.0)
+    ]
+    assert errors[0] > 0.3
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_rows_that_are_pulled_in_are_told_of():
+    small = model().fit(X, Y, epsilon=0.1).release_
+    ample = model().fit(X, Y, epsilon=50.0).release_
+    assert "pulled towards it in the fit" in small.explain()
+    assert "pulled" not in ample.explain()
+    assert small.parameters["rows"]["pulled"] is True
+    assert small.parameters["threshold"] > 0
+    assert ample.parameters["rows"]["kind"] == "box"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 6), st.booleans(), st.integers(0, 2**32))
+def test_rows_never_leave_the_box(p, intercept, seed):
+    rng = np.random.default_rng(seed)
+    box = CentredBox(p, intercept)
+    Z = rng.choice([-0.5, 0.0, 0.5, 0.3], (20, p)) * rng.choice([1.0, 0.1, 1 - 2**-30])
+    rows = box.rows(Z)
+    assert rows.shape == (20, box.width)
+    assert np.abs(rows).max(initial=0) <= 0.5
+    assert np.array_equal(rows * 2**23, np.round(rows * 2**23))
+    theta = rng.normal(size=box.width)
+    constant, slopes = box.to_original_units(theta)
+    assert rows @ theta == pytest.approx(constant + Z @ slopes, abs=1e-5)
+    assert CentredBox.from_dict(box.to_dict()) == box
+
+
 @pytest.mark.parametrize("alpha", [1e-3, 0.1])
 def test_large_budgets_find_scikit_learns_solution(alpha):
     found = model(bounds=sv.Bounds(norm=1.0), alpha=alpha, fit_intercept=False).fit(

@@ -84,6 +84,10 @@ RIDGES = np.geomspace(1e-12, 30, 145)
 SHARES = (0.05, 0.1, 0.15, 0.25, 0.4)
 WIDTHS = np.array([0.9, 0.5, 0.29]) * UNIFORM_DEVIATION
 NODES = 40
+#: Columns may lie far from the middle of their bounds: log-odds there, which the intercept of a box
+#: has to reach, and which part of the curvature is left for it.
+FARTHEST = 3 * LOG_ODDS
+FAR = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +267,9 @@ def choose_box(scale: BudgetScale, spread: Floats, recoding: Recoding) -> Tuning
         error = float(
             np.sum([measure_log_odds(mechanism, scale.total, own, 1.0)[1:] for own in widths])
         )
+        if scale.fit_intercept:
+            bend = CURVATURE * HALF**2 * FAR
+            error += (FARTHEST * ridges[0] / (bend + ridges[0])) ** 2
         if best is None or error < best[0]:
             best = (error, mechanism)
     assert best is not None  # the largest Λ leaves the intercept nearly all
