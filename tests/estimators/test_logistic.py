@@ -143,6 +143,9 @@ def test_association_makes_people_count_alike_and_the_open_ones_pay_less():
     assert plans[2].parameters["association"] == 0.2
 
 
+FITS = 20
+
+
 def test_association_protects_from_people_who_differ():
     """Who grants much has other odds: weights by budget answer for them, even ones for all."""
     rng = np.random.default_rng(6)
@@ -152,13 +155,14 @@ def test_association_protects_from_people_who_differ():
     shift = np.where(granted > 1, 1.0, -0.5)
     labels = (2 * features[:, 0] + shift + rng.logistic(size=n) > 0).astype(int)
     plain = LogisticRegression(C=1e9).fit(features, labels)
-    errors = [
-        abs(
+    errors = []
+    for bound in (0.0, 1.0):
+        # The mean of many fits: noise moves a single one by as much.
+        fits = [
             model(association=bound).fit(features, labels, epsilon=granted).intercept_[0]
-            - plain.intercept_[0]
-        )
-        for bound in (0.0, 1.0)
-    ]
+            for _ in range(FITS)
+        ]
+        errors.append(abs(np.mean(fits) - plain.intercept_[0]))
     assert errors[0] > 0.3
     assert errors[1] < 0.5 * errors[0]
 
