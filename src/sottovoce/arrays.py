@@ -28,6 +28,12 @@ Integers = NDArray[np.int64]
 FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
 #: What is a plain number after all.
 NUMBER_PATTERN = r"^[+\-]?[0-9]+([.][0-9]+)?$"
+#: Numbers in a long row.
+LONG_ROW = 2**10
+#: Up to so many different numbers are told apart without a sort, if among so many of them, about,
+#: there are no more.
+FEW_NUMBERS = 16
+SOME_NUMBERS = 2**10
 #: The arguments of columns that a sentence calls otherwise.
 PARAMETERS = {"values": "y", "labels": "y", "features": "X", "public labels": "public"}
 
@@ -68,6 +74,8 @@ def to_numbers(values: TableLike, name: str = "values") -> Floats:
     array = to_column(values, name)
     if array.dtype.kind == "O":
         array = _objects_to_floats(array)
+    if array.dtype.kind not in "buif" and name == "features":
+        raise _features_error()
     if array.dtype.kind not in "buif":
         raise WrongType(
             f"The {name} are not numbers.",
@@ -138,13 +146,40 @@ def _read_by_position(table: Any, expected: int | None) -> Floats:
     if array.dtype.kind == "O":
         array = np.column_stack([_objects_to_floats(array[:, j]) for j in range(array.shape[1])])
     if array.dtype.kind not in "buif":
-        raise WrongType(
-            "The features are not numbers.",
-            "Text needs a schema with its levels.",
-            "Pass a Schema as bounds.",
-            parameter="X",
-        )
+        raise _features_error()
     return array.astype(np.float64, copy=False)
+
+
+def _features_error() -> WrongType:
+    return WrongType(
+        "The features are not numbers.",
+        "Text needs a schema with its levels.",
+        "Pass a Schema as bounds.",
+        parameter="X",
+    )
+
+
+def combine_columns(operate: np.ufunc, matrix: Floats, numbers: Floats, out: Floats) -> Floats:
+    """Returns operate(matrix, numbers), a number a column, in ``out``; short rows are joined to
+    long ones, because a loop over few numbers takes longer to begin than to run.
+    """
+    columns = matrix.shape[1]
+    if not columns:
+        return out
+    joined = 1
+    if matrix.flags.c_contiguous and out.flags.c_contiguous:
+        joined = min(-(-LONG_ROW // columns), max(len(matrix), 1))
+    whole = len(matrix) - len(matrix) % joined
+    shape = (-1, joined * columns)
+    if whole:
+        operate(
+            matrix[:whole].reshape(shape),
+            np.tile(numbers, joined),
+            out=out[:whole].reshape(shape),
+        )
+    if whole < len(matrix):
+        operate(matrix[whole:], numbers, out=out[whole:])
+    return out
 
 
 def to_doubles(values: ArrayLike, name: str, parameter: str | None = None) -> Floats:
@@ -236,14 +271,19 @@ def get_named_column(table: Any, name: str) -> Any:
 
 
 def _number_levels(values: Any, levels: tuple[str, ...]) -> Floats:
-    place = {level: float(i) for i, level in enumerate(levels)}
+    place: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
     found = to_column(values, "features").tolist()
+    # Text, which most levels are, is looked up as it is: nothing else takes so long to read.
     return np.array(
-        [-1.0 if is_missing(value) else place.get(_format_level(value), -1.0) for value in found]
+        [place.get(v if type(v) is str else _format_level(v), -1.0) for v in found],
+        dtype=np.float64,
     )
 
 
-def _format_level(value: object) -> str:
+def _format_level(value: object) -> str | None:
+    """Returns the level that a cell names, None where it holds nothing."""
+    if is_missing(value):
+        return None
     # A level written as 1 in a schema is often stored as 1.0, where a column has gaps.
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -390,11 +430,14 @@ def _objects_to_floats(array: Array) -> Array:
     if any(isinstance(value, str | bytes) for value in array):
         return array
     try:
-        return np.array(
+        numbers = np.array(
             [np.nan if is_missing(value) else value for value in array], dtype=np.float64
         )
     except (TypeError, ValueError, OverflowError):
         return array  # the caller refuses it without repeating the value that did not convert
+    if numbers.shape != array.shape:
+        return array  # lists of equal length, which the caller refuses as well
+    return numbers
 
 
 def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -413,6 +456,8 @@ def _factorise_text(array: Array) -> tuple[Array, NDArray[np.int64]]:
 def _encode_dictionary(array: Array) -> Any:
     try:
         encoded = pa.array(array, from_pandas=True).dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):  # of more text than Arrow has in one piece
+            encoded = encoded.unify_dictionaries().combine_chunks()
         pc.sort_indices(encoded.dictionary)  # what has no order is no name
     except (
         pa.ArrowException,
@@ -484,6 +529,13 @@ def guard_formula(text: str) -> str:
     return text
 
 
+def strip_formula_guard(text: str) -> str:
+    """Takes off the apostrophe that keeps a spreadsheet from taking text for a formula."""
+    if text.startswith("'") and guard_formula(text[1:]) == text:
+        return text[1:]
+    return text
+
+
 def guard_formulas(column: Any) -> Any:
     """Return a column of text of which no spreadsheet takes a cell for a formula."""
     risky = pc.and_(
@@ -491,3 +543,42 @@ def guard_formulas(column: Any) -> Any:
         pc.invert(pc.match_substring_regex(column, NUMBER_PATTERN)),
     )
     return pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
+
+
+def number_few(numbers: Array) -> tuple[Array, NDArray[np.uint8]] | None:
+    """Returns the distinct numbers in rising order, and which of them each is, without a sort; None
+    where more than a few differ, or one is no number.
+    """
+    distinct = np.unique(numbers[:: len(numbers) // SOME_NUMBERS + 1])
+    if not 0 < len(distinct) <= FEW_NUMBERS:
+        return None
+    codes = np.zeros(len(numbers), dtype=np.uint8)
+    for number in distinct[:-1]:
+        codes += numbers > number
+    if not np.array_equal(distinct[codes], numbers):
+        return None
+    return distinct, codes
+
+
+def number_distinct(
+    numbers: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the distinct whole numbers in rising order, which of them each is, and how often each
+    of them occurs.
+    """
+    count = len(numbers)
+    bits = count.bit_length()
+    few = number_few(numbers)
+    if few is not None:
+        distinct, which = few
+        return distinct, which.astype(np.int64), np.bincount(which, minlength=len(distinct))
+    if not count or numbers.min() < 0 or int(numbers.max()).bit_length() + bits > 63:
+        return np.unique(numbers, return_inverse=True, return_counts=True)
+    # A number and its place in one word: to sort words is several times as fast as to sort places.
+    packed = np.sort((numbers << bits) | np.arange(count))
+    rising = packed >> bits
+    first = np.append(True, rising[1:] != rising[:-1])
+    codes = np.empty(count, dtype=np.int64)
+    codes[packed & (2**bits - 1)] = np.cumsum(first) - 1
+    starts = np.flatnonzero(first)
+    return rising[starts], codes, np.diff(starts, append=count)

@@ -61,20 +61,30 @@ class SottovoceError(Exception):
         The three beats of the sentence.
     parameter
         The argument, or entry of the schema, that is wrong; None where it is not one of them.
+    question
+        In a report, the name of the question that it is about; None elsewhere.
     """
 
     def __init__(
-        self, found: str, required: str = "", remedy: str = "", *, parameter: str | None = None
+        self,
+        found: str,
+        required: str = "",
+        remedy: str = "",
+        *,
+        parameter: str | None = None,
+        question: str | None = None,
     ) -> None:
         self.found = found
         self.required = required
         self.remedy = remedy
         self.parameter = parameter
+        self.question = question
         super().__init__(" ".join(beat for beat in (found, required, remedy) if beat))
 
     def __reduce__(self) -> Any:
         # Worker processes send errors home by pickle; the default would keep only the sentence.
-        return type(self), (self.found, self.required, self.remedy), {"parameter": self.parameter}
+        kept = {"parameter": self.parameter, "question": self.question}
+        return type(self), (self.found, self.required, self.remedy), kept
 
 
 class InvalidInput(SottovoceError, ValueError):
@@ -120,13 +130,15 @@ class WeakRegularisation(InvalidParameter):
         smallest: float = 0.0,
         *,
         parameter: str | None = None,
+        question: str | None = None,
     ) -> None:
-        super().__init__(found, required, remedy, parameter=parameter)
+        super().__init__(found, required, remedy, parameter=parameter, question=question)
         self.smallest = smallest
 
     def __reduce__(self) -> Any:
         beats = (self.found, self.required, self.remedy)
-        return type(self), (*beats, self.smallest), {"parameter": self.parameter}
+        kept = {"parameter": self.parameter, "question": self.question}
+        return type(self), (*beats, self.smallest), kept
 
 
 class UnsafeFolder(InvalidParameter):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,7 @@ svg.picture text.soft { fill: var(--soft); }
 svg.picture text.own { font-weight: bold; }
 svg.picture line { stroke: var(--line); }
 svg.picture line.mark { stroke: var(--ink); stroke-dasharray: 3 3; }
+svg.picture line.whisker { stroke: var(--ink); stroke-width: 1.5; }
 svg.picture line.floor { stroke: var(--soft); stroke-dasharray: 3 3; }
 svg.picture .own { fill: var(--own); }
 svg.picture .other { fill: var(--other); }
@@ -54,6 +56,8 @@ svg.picture polyline.second { fill: none; stroke: var(--second); stroke-dasharra
 
 #: A letter's width, on average and with some room, and how far words stay from what they are about.
 LETTER = 7.5
+#: Letters that take about twice as much; those of East Asia do too.
+WIDE_LETTERS = frozenset("mwMW%@—…")
 GAP = 8
 #: Bars: the length of the longest, their thickness, and a line's height.
 BAR_LENGTH = 240
@@ -84,6 +88,12 @@ def write_colours(selector: str) -> str:
         f"{selector} {{ {light} }}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ {selector} {{ {dark} }} }}\n"
     )
+
+
+def measure_text(words: str) -> float:
+    """Returns about how wide some words are drawn, rather too wide than too narrow."""
+    wide = sum(letter in WIDE_LETTERS or east_asian_width(letter) in "WF" for letter in words)
+    return LETTER * (len(words) + wide)
 
 
 class Picture:
@@ -117,10 +127,14 @@ class Picture:
             f'<circle class="{escape(kind)}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'
         )
 
-    def add_curve(self, places: Sequence[Sequence[float]], kind: str) -> None:
-        """Add a line through places, with a dot at each."""
+    def add_polyline(self, places: Sequence[Sequence[float]], kind: str) -> None:
+        """Add a line through places."""
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         self._parts.append(f'<polyline class="{escape(kind)}" points="{points}"/>')
+
+    def add_curve(self, places: Sequence[Sequence[float]], kind: str) -> None:
+        """Add a line through places, with a dot at each."""
+        self.add_polyline(places, kind)
         for x, y in places:
             self.add_dot(x, y, kind, 4)
 
@@ -142,7 +156,7 @@ class Picture:
 
     def has_space(self, x: float, words: str, away: float) -> bool:
         """Return whether words to the right of a place end within the picture."""
-        return x + away + LETTER * len(words) <= self.width
+        return x + away + measure_text(words) <= self.width
 
     def to_svg(self, label: str, *, standalone: bool = False, stretch: bool = False) -> str:
         """Return the drawing. ``label`` says what it shows to those who cannot see it; what stands
@@ -231,8 +245,8 @@ def draw_bars(
     """Return a name, a bar and its length in words on each line, the longest bar of full length; a
     thin line marks the floor, which none goes below. A narrow one fits a narrow window as it is.
     """
-    left = LETTER * max(len(bar.name) for bar in bars) + GAP
-    right = LETTER * max(len(bar.value) for bar in bars) + GAP
+    left = max(measure_text(bar.name) for bar in bars) + GAP
+    right = max(measure_text(bar.value) for bar in bars) + GAP
     full: float = BAR_LENGTH
     name = "bars"
     if narrow:
@@ -264,8 +278,8 @@ def draw_interval_parts(
     parts alone would have), and words; each line has a scale of its own, its longer bar of full
     length.
     """
-    left = LETTER * max(len(line[0]) for line in lines) + GAP
-    right = LETTER * max(len(line[1]) for line in lines) + GAP
+    left = max(measure_text(line[0]) for line in lines) + GAP
+    right = max(measure_text(line[1]) for line in lines) + GAP
     full = max(NARROW_WIDTH - left - right, NARROW_BAR_LENGTH)
     picture = Picture("bars compact", left + full + right, BAR_LINE * (len(lines) + 1))
     thickness = BAR_THICKNESS / 2
@@ -283,8 +297,53 @@ def draw_interval_parts(
     for name, kind in zip(names, ("own", "second"), strict=True):
         picture.add_bar(at, bottom - thickness / 2, thickness, thickness, kind)
         picture.add_text(at + thickness + GAP, bottom, name, "start", "")
-        at += thickness + 2 * GAP + LETTER * len(name)
+        at += thickness + 2 * GAP + measure_text(name)
     return picture.to_svg(f"{title}: " + "; ".join(f"{name}, {words}" for name, words, *_ in lines))
+
+
+@dataclass(frozen=True)
+class WhiskerBar:
+    """One line of a released table: a name, a value, both in words, and the ends of its interval
+    where there is one.
+    """
+
+    name: str
+    value: float
+    words: str
+    low: float | None = None
+    high: float | None = None
+
+
+def draw_whisker_bars(title: str, bars: Sequence[WhiskerBar], *, alone: bool = False) -> str:
+    """Return a bar on each line from zero to its value, with a thin line from one end of its
+    interval to the other; one that stands alone carries its own style.
+    """
+    left = max((measure_text(bar.name) for bar in bars), default=LETTER) + GAP
+    right = max((measure_text(bar.words) for bar in bars), default=LETTER) + GAP
+    reached = [0.0]
+    for bar in bars:
+        reached += [end for end in (bar.value, bar.low, bar.high) if end is not None]
+    lowest = min(reached)
+    width = (max(reached) - lowest) or 1.0
+    full = max(NARROW_WIDTH - left - right, NARROW_BAR_LENGTH)
+    scale = full / width
+    picture = Picture("bars compact", left + full + right, BAR_LINE * max(len(bars), 1))
+    zero = left - lowest * scale
+    for place, bar in enumerate(bars):
+        middle = place * BAR_LINE + BAR_LINE / 2
+        start = min(zero, zero + bar.value * scale)
+        picture.add_text(left - GAP, middle, bar.name, "end", "")
+        picture.add_bar(
+            start, middle - BAR_THICKNESS / 2, max(abs(bar.value) * scale, 1), BAR_THICKNESS, "own"
+        )
+        if bar.low is not None and bar.high is not None:
+            ends = (zero + bar.low * scale, zero + bar.high * scale)
+            picture.add_line((ends[0], middle), (ends[1], middle), "whisker")
+            for end in ends:
+                picture.add_line((end, middle - GAP / 2), (end, middle + GAP / 2), "whisker")
+        picture.add_text(left + full + GAP, middle, bar.words, "start", "")
+    told = "; ".join(f"{bar.name}, {bar.words}" for bar in bars)
+    return picture.to_svg(f"{title}: {told}", standalone=alone)
 
 
 def draw_share(share: float, label: str) -> str:
@@ -397,6 +456,42 @@ def draw_curves(
     return picture.to_svg(label, standalone=standalone)
 
 
+def draw_distribution(
+    values: Sequence[float],
+    ranks: Sequence[float],
+    reaches: Sequence[float],
+    label: str,
+    *,
+    across: str,
+) -> str:
+    """Return a curve that rises from 0 to 1 through values and their ranks, from the lower bound to
+    the upper one, and dashed how far ranks reach on either side.
+    """
+    low = values[0]
+    high = values[-1]
+    axes = Axes(60, 32, 400, 220, (low, high), (0.0, 1.0))
+    picture = Picture("curves", axes.right + 30, axes.bottom + 56)
+    axes.draw_up(picture, {0.0: "0", 0.5: "0.5", 1.0: "1"}, "share of the rows at or below")
+    ticks = choose_round_ticks(low, high)
+    axes.draw_across(picture, {value: f"{value:,.6g}" for value in ticks}, across)
+    for side in (-1, 1):
+        picture.add_polyline(
+            [
+                (axes.scale_x(value), axes.scale_y(min(max(rank + side * reach, 0.0), 1.0)))
+                for value, rank, reach in zip(values, ranks, reaches, strict=True)
+            ],
+            "second",
+        )
+    picture.add_polyline(
+        [
+            (axes.scale_x(value), axes.scale_y(rank))
+            for value, rank in zip(values, ranks, strict=True)
+        ],
+        "own",
+    )
+    return picture.to_svg(label)
+
+
 def _widen(values: NDArray[np.float64]) -> tuple[float, float]:
     low = float(values.min())
     high = float(values.max())
@@ -406,9 +501,36 @@ def _widen(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _choose_ticks(ends: tuple[float, float]) -> dict[float, str]:
     low, high = ends
-    step = (high - low) / (TICKS - 1)
-    inner = [low + step * place for place in range(1, TICKS - 1)]
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    # Fewer and fewer numbers of each decade, until there are not too many.
+    for leads in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        found = [decade + math.log10(lead) for decade in decades for lead in leads]
+        inner = [value for value in found if low <= value <= high]
+        if len(inner) <= TICKS:
+            break
+    inner = inner[:: math.ceil(len(inner) / TICKS) or 1]
+    if len(inner) < 2:  # within a few percent of one number
+        step = (high - low) / (TICKS - 1)
+        inner = [low + step * place for place in range(1, TICKS - 1)]
     return {value: _format_tick(10**value) for value in inner}
+
+
+def choose_round_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between two ends, at most six of them.
+
+    >>> choose_round_ticks(0, 20000), choose_round_ticks(18, 100)
+    ([0.0, 5000.0, 10000.0, 15000.0, 20000.0], [20.0, 40.0, 60.0, 80.0, 100.0])
+    """
+    width = high - low
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(
+        size * power / 10
+        for size in (1, 2, 2.5, 5, 10, 20, 25, 50)
+        if width * 10 <= 5.5 * size * power
+    )
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [place * step for place in range(first, last + 1)]
 
 
 def _format_tick(number: float) -> str:

@@ -49,6 +49,13 @@ def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
     """Returns the largest whole number of units u with u/10⁹ ≤ ε, entry by entry; refuses what is
     no budget.
     """
+    if epsilon is None:
+        raise InvalidBudget(
+            "No budget is given.",
+            "Everybody needs an ε above 0: one number for all, or one for each row or person.",
+            "Give ε, or a schema or a column that holds everybody's own.",
+            parameter="epsilon",
+        )
     values = _to_floats(epsilon)
     if not np.all(np.isfinite(values)):
         raise InvalidBudget(
@@ -59,8 +66,8 @@ def round_down(epsilon: ArrayLike, *, zero_allowed: bool = False) -> Units:
         )
     if values.size and (values.min() < 0 or values.max() > MAX_EPSILON):
         raise InvalidBudget(
-            "A budget is negative or beyond all meaning.",
-            f"Every ε must lie above 0 and not above {MAX_EPSILON:g}.",
+            "A budget is negative or too large.",
+            f"Every ε must be > 0 and ≤ {MAX_EPSILON:,.0f}.",
             "Give each person an ε in that range.",
             parameter="epsilon",
         )
@@ -201,6 +208,43 @@ def _format_extreme(value: float) -> str:
     if float(value).is_integer() and abs(value) < LARGEST:
         return f"{value:,.0f}"
     return f"{value:.{DIGITS}g}"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with what it counts.
+
+    >>> format_count(1, "person"), format_count(1200, "person"), format_count(0, "row")
+    ('1 person', '1,200 people', '0 rows')
+    >>> format_count(2, "entry")
+    '2 entries'
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {pluralise(noun)}"
+
+
+def pluralise(noun: str) -> str:
+    """Returns several of what a noun names."""
+    if noun == "person":
+        return "people"
+    if noun.endswith("y"):
+        return f"{noun.removesuffix('y')}ies"
+    return f"{noun}s"
+
+
+def name_one_unit(unit: str) -> str:
+    """Return a unit as one of it is called, where that can be told from its spelling.
+
+    >>> [name_one_unit(unit) for unit in ("years", "countries", "kg", "ms", "celsius", "EUR")]
+    ['year', 'country', 'kg', 'ms', 'celsius', 'EUR']
+    """
+    if not (unit.isalpha() and unit.islower() and len(unit) > 3):
+        return unit
+    if unit.endswith("ies"):
+        return f"{unit.removesuffix('ies')}y"
+    if unit.endswith(("ss", "us", "is", "siemens")):
+        return unit
+    return unit.removesuffix("s")
 
 
 def format_percent(share: float) -> str:

@@ -69,7 +69,7 @@ def test_nothing_underflows_to_impossible():
 def test_choices_follow_their_law_and_reject_a_scale_off_by_a_tenth(mechanism):
     scores = np.array([0, 3, 7, 7, 20, 40], dtype=np.int64)
     scale = 10
-    n = 40_000
+    n = 100_000  # a scale off by a tenth is then some 250 ± 30 away: missed with P < 1e-8
     chosen = np.bincount([getattr(source, mechanism)(scores, scale) for _ in range(n)], minlength=6)
     assert distance(chosen, law(mechanism, scores, scale)) < 60  # chi-square, 5 degrees: P < 1e-11
     assert distance(chosen, law(mechanism, scores, scale * 1.1)) > 60

@@ -31,6 +31,7 @@ class Passes:
     """How often the rows were read, in doubles and for certificates, and what was found."""
 
     plain: int = 0
+    slopes: int = 0  # without the curvature
     exact: int = 0
     theta: float = 0.0  # the largest Σ|θ|
     tolerance: float = 0.0
@@ -38,7 +39,7 @@ class Passes:
 
     @property
     def all(self):
-        return self.plain + self.exact
+        return self.plain + self.slopes + self.exact
 
 
 class FellBack(Exception):
@@ -51,13 +52,17 @@ def passes(monkeypatch):
     seen = Passes()
     solve = newton.minimise
 
-    def minimise(problem, tolerance, start=None):
+    def minimise(problem, tolerance, guess=None):
         def terms(theta, extended):
             seen.exact += extended
             seen.plain += not extended
             return problem.terms(theta, extended)
 
-        found = solve(replace(problem, terms=terms), tolerance, start)
+        def pulls(theta):
+            seen.slopes += 1
+            return problem.pulls(theta)
+
+        found = solve(replace(problem, terms=terms, pulls=pulls), tolerance, guess)
         seen.theta = max(seen.theta, float(np.abs(found).sum()))
         seen.tolerance = tolerance
         return found
@@ -228,7 +233,8 @@ def test_a_thousand_people_with_two_correlated_features_and_much_budget(passes):
         sv.Ridge(sv.Bounds(features=(0, 1), label=(-1, 1))), X, y, groups=people, key="k"
     )
     assert passes.arrived
-    assert passes.theta > 12
+    # In the units of the bought ball, in which 12 runs had 12.0 to 13.9.
+    assert passes.theta > 8
     assert passes.all < 60
 
 
@@ -238,7 +244,8 @@ def test_twenty_features_and_a_hundred_thousand_people(passes):
     X = rng.normal(size=(100_000, 20))
     y = X.sum(axis=1) + rng.normal(size=100_000)
     sv.Ridge(sv.Bounds(features=(-4, 4), label=(-5, 5))).fit(X, y, epsilon=2.0)
-    assert passes.theta > 12
+    # In the units of the bought ball, in which 12 runs had 12.0 to 13.9.
+    assert passes.theta > 8
     assert passes.all < 40
 
 
@@ -430,9 +437,22 @@ def test_what_newton_misses_the_other_steps_reach(monkeypatch):
 def test_newton_that_has_gone_astray_comes_back(monkeypatch):
     one = problem()
     tolerance = 1e-9
-    monkeypatch.setattr(newton, "run_newton", lambda problem, start: problem.centre + 1e3)
+    monkeypatch.setattr(newton, "run_newton", lambda problem: problem.centre + 1e3)
     monkeypatch.setattr(newton, "_run_accelerated", None)
     assert distance(one, newton.minimise(one, tolerance)) <= tolerance
+
+
+def test_a_guess_that_is_astray_costs_time_and_nothing_else(monkeypatch):
+    monkeypatch.setattr(newton, "_run_accelerated", None)
+    one = problem()
+    plain = np.diag(one.ridge)
+    for guess in (
+        newton.Guess(one.centre + 1e3, plain),
+        newton.Guess(one.centre, 1e6 * plain),
+        newton.Guess(one.centre, 1e-6 * plain),
+        newton.guess_from(one),
+    ):
+        assert distance(one, newton.minimise(one, 1e-9, guess)) <= 1e-9
 
 
 def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
@@ -451,3 +471,19 @@ def test_a_classifiers_tolerance_is_a_function_of_public_numbers_alone():
         assert logistic_mechanism.compute_tolerance(
             person_weights, mechanism
         ) >= 4 * logistic_mechanism.bound_gradient_rounding(person_weights, mechanism)
+
+
+def test_a_step_tells_how_the_gradient_changes_along_it():
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(4, 4))
+    true = root @ root.T + np.eye(4)
+    before = newton._Point(rng.normal(size=4), np.zeros(4), true + 0.1 * np.diag([1, 2, 3, 4]))
+    before = replace(before, gradient=true @ before.theta)
+    theta = rng.normal(size=4)
+    learned = newton._learn_curvature(before, newton._Point(theta, true @ theta, before.matrix))
+    step = theta - before.theta
+    assert np.allclose(learned.matrix @ step, true @ step)
+    assert np.linalg.eigvalsh(learned.matrix).min() > 0
+    # A gradient that does not rise along a step, which no convex objective has, tells nothing.
+    odd = newton._Point(theta, before.gradient - step, before.matrix)
+    assert newton._learn_curvature(before, odd) is odd

@@ -46,6 +46,11 @@ LATTICE_EPSILON = 1e-9
 LATTICE_DELTA = 1e-6
 #: Halvings of an interval; 2⁻⁶⁰ of its width is left.
 HALVINGS = 60
+#: From so many numbers on, equations are solved exactly at so many points, and elsewhere by a guess
+#: that is confirmed to be so close.
+MANY = 8192
+POINTS = 2048
+CLOSE = 1e-11
 #: α − 1 is sought between e^−LOG_ORDERS and e^LOG_ORDERS; whatever α is found, the bound it gives
 #: is valid.
 LOG_ORDERS = 30.0
@@ -150,12 +155,15 @@ def gaussian_epsilon(rho: ArrayLike, delta: float) -> Floats:
     mu = np.sqrt(2 * np.asarray(rho, dtype=np.float64))
     target = delta * (1 - LATTICE_DELTA)
     participating = np.where(mu > 0, mu, 1.0)
-    high = participating**2 / 2 + participating * math.sqrt(2 * math.log(1 / target))
-    zero = np.zeros_like(participating)
-    found = _bisect(lambda epsilon: gaussian_delta(participating, epsilon) > target, zero, high)[
-        1
-    ] * (1 + ROUNDING)
-    found = np.where(gaussian_delta(participating, zero) > target, found, 0.0)
+
+    def find_most(mu: Floats) -> Floats:
+        return np.asarray(mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / target)))
+
+    def is_below(epsilon: Floats, mu: Floats) -> NDArray[np.bool_]:
+        return np.asarray(gaussian_delta(mu, epsilon) > target)
+
+    found = _find_crossing(is_below, participating, find_most)[1] * (1 + ROUNDING)
+    found = np.where(is_below(np.zeros_like(participating), participating), found, 0.0)
     return np.where(mu > 0, found + LATTICE_EPSILON, 0.0)
 
 
@@ -166,8 +174,14 @@ def gaussian_rho(epsilon: ArrayLike, delta: float) -> units.Units:
     granted = np.asarray(epsilon, dtype=np.float64)
     allowed = np.maximum(granted - LATTICE_EPSILON, 0.0)
     target = delta * (1 - LATTICE_DELTA)
-    high = np.sqrt(2 * allowed) + 20.0  # Φ(10) is 1 − 10⁻²³: here δ is as good as 1
-    mu = _bisect(lambda size: gaussian_delta(size, allowed) <= target, np.zeros_like(high), high)[0]
+
+    def find_most(epsilon: Floats) -> Floats:
+        return np.sqrt(2 * epsilon) + 20.0  # Φ(10) is 1 − 10⁻²³: here δ is as good as 1
+
+    def is_below(mu: Floats, epsilon: Floats) -> NDArray[np.bool_]:
+        return np.asarray(gaussian_delta(mu, epsilon) <= target)
+
+    mu = _find_crossing(is_below, allowed, find_most)[0]
     rho = np.floor(mu**2 / 2 * (1 - ROUNDING) * units.UNITS_PER_EPSILON).astype(np.int64)
     for _ in range(2):  # the two halvings may differ in their last digits
         rho = rho - (gaussian_epsilon(units.to_epsilon(rho), delta) > granted) * (1 + rho // 2**40)
@@ -188,6 +202,41 @@ def gaussian_delta(mu: Floats, epsilon: Floats) -> Floats:
         far = np.exp(-(upper**2) / 2) / 2 * mills
         near = scipy.special.ndtr(-upper) - np.exp(epsilon + scipy.special.log_ndtr(-lower))
     return np.asarray(np.where(mu > 0, np.where(upper > -1, far, near), 0.0), dtype=np.float64)
+
+
+def _find_crossing(
+    is_below: Callable[[Floats, Floats], NDArray[np.bool_]],
+    given: Floats,
+    find_most: Callable[[Floats], Floats],
+) -> tuple[Floats, Floats]:
+    """Return the ends of an interval, for each given number, that holds the point between 0 and
+    the most up to which ``is_below`` is true.
+
+    Of very many numbers most points are guessed, from those of some, and both ends confirmed.
+    """
+
+    def bisect(given: Floats) -> tuple[Floats, Floats]:
+        return _bisect(lambda x: is_below(x, given), np.zeros_like(given), find_most(given))
+
+    positive = given[given > 0]
+    if positive.size < MANY:
+        return bisect(given)
+    from scipy.interpolate import CubicSpline  # not loaded where it is not needed
+
+    known = np.geomspace(positive.min() * (1 - ROUNDING), positive.max() * (1 + ROUNDING), POINTS)
+    points = bisect(known)[0]
+    usable = points > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        guess = np.exp(
+            CubicSpline(np.log(known[usable]), np.log(points[usable]), extrapolate=False)(
+                np.log(given)
+            )
+        )
+    low = guess * (1 - CLOSE)
+    high = guess * (1 + CLOSE)
+    wrong = ~(is_below(low, given) & ~is_below(high, given))
+    low[wrong], high[wrong] = bisect(given[wrong])
+    return low, high
 
 
 def _bisect(

@@ -140,15 +140,41 @@ def draw_mixed_norm(slopes: int, a1: float, a2: float) -> Reals:
     signs = _draw_signs(slopes + 1)
     if slopes == 0:
         return _to_reals([signs[0] * draw_gamma(1)], Fraction(1, ONE))
-    first, second = (int(Fraction(a) * ONE) for a in (a1, a2))
-    t = _draw_ratio(slopes, a1, a2)
-    n = max((a * t >> BITS) + ONE - a for a in (first, second))
-    m = (draw_gamma(slopes + 1) << BITS) // n
-    sizes = [t * m >> BITS, *(u.fixed_point * m >> BITS for u in source.draw_uniforms(slopes))]
+    constant, m = _draw_sizes(slopes, a1, a2)
+    sizes = [constant, *(u.fixed_point * m >> BITS for u in source.draw_uniforms(slopes))]
     sizes[1 + source.draw_below(slopes)] = m
     return _to_reals(
         [sign * size for sign, size in zip(signs, sizes, strict=True)], Fraction(1, ONE)
     )
+
+
+def draw_rounded_norm(boxed: int, rounded: int, a1: float, a2: float) -> Reals:
+    """Returns (b₀, b₁ … b_p) with the density of `draw_mixed_norm` for another m: the largest of
+    |b₁| … |b_boxed| and of ‖(b_boxed+1 … b_p)‖₂, p = boxed + rounded.
+
+    Slopes are m times a point of the surface of the product of a cube and a ball, by cone measure:
+    a uniform point of the solid body over its own m. Needs rounded > 0.
+    """
+    (sign,) = _draw_signs(1)
+    constant, m = _draw_sizes(boxed + rounded, a1, a2)
+    while True:
+        cube = [2 * u.fixed_point - ONE for u in source.draw_uniforms(boxed)]
+        ball = _draw_point_in_ball(rounded)
+        size = max([isqrt(sum(side * side for side in ball)), *map(abs, cube)])
+        # The point of the surface does not depend on the size, so that its law stays.
+        if size >> (BITS - SHORT_BITS):
+            break
+    slopes = [side * m // size for side in (*cube, *ball)]
+    return _to_reals([sign * constant, *slopes], Fraction(1, ONE))
+
+
+def _draw_sizes(slopes: int, a1: float, a2: float) -> tuple[int, int]:
+    """Returns |b₀| and m times 2^384, for slopes whose surface of size m grows as m^(p−1)."""
+    first, second = (int(Fraction(a) * ONE) for a in (a1, a2))
+    t = _draw_ratio(slopes, a1, a2)
+    n = max((a * t >> BITS) + ONE - a for a in (first, second))
+    m = (draw_gamma(slopes + 1) << BITS) // n
+    return t * m >> BITS, m
 
 
 def _draw_ratio(p: int, a1: float, a2: float) -> int:

@@ -22,6 +22,7 @@ chance of e^(−1000) keeps it.
     permute and flip   throw every candidate's coin, take a uniform one among the heads
                        (McKenna and Sheldon 2020; equal to noisy max with exponential noise)
     exponential        take a uniform candidate, throw its coin, repeat until heads
+    joint              several at once, by rejection (joint.py)
     kept               throw everybody's coin, of bias (e^ε − 1)/(e^t − 1)
     drawn              throw everybody's coin, of one bias that is a whole number of 2⁻³²
 
@@ -61,7 +62,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.errors import InvalidBounds
+from sottovoce.errors import InvalidBounds, InvalidParameter
 
 #: A number x is kept as x·2^BITS.
 BITS = 384
@@ -96,6 +97,8 @@ Enclosure = Callable[[int], tuple[Decimal, Decimal]]
 SLACK = 2.0**-44
 #: How many candidates the exponential mechanism tries at once.
 BLOCK = 4096
+#: A declared step cuts the bounds into at most so many cells.
+MOST_STEPS = 2**22
 #: Rates at which people are drawn are whole numbers of 2^-RATE_BITS.
 RATE_BITS = 32
 
@@ -208,24 +211,36 @@ def draw_gaussian(scale: float, size: int = 1) -> list[int]:
 
 @cache
 def _import_opendp() -> Any:
-    import opendp.prelude as dp  # half a second, and not needed to plan
+    # Not needed to plan. Its prelude would load scikit-learn, pandas and Polars, where installed.
+    from opendp import domains, measurements, metrics, mod
 
-    dp.enable_features("contrib")
-    return dp
+    mod.enable_features("contrib")
+    return domains, measurements, metrics
+
+
+@cache
+def _describe_integers(metric: str, kind: str) -> tuple[Any, Any]:
+    """Returns OpenDP's domain of vectors of whole numbers, and a metric on it; both are constants,
+    and to make them takes as long as to draw.
+    """
+    domains, _, metrics = _import_opendp()
+    return domains.vector_domain(domains.atom_domain(T="i64")), getattr(metrics, metric)(T=kind)
 
 
 def sample_opendp_laplace(scale: float, size: int) -> list[int]:
     """Returns independent integers Z with P[Z=z] ∝ exp(−|z|/scale)."""
-    dp = _import_opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    return list(dp.m.make_laplace(*space, scale=float(scale))(np.zeros(size, dtype=np.int64)))
+    _, measurements, _ = _import_opendp()
+    noise = measurements.make_laplace(*_describe_integers("l1_distance", "i64"), scale=float(scale))
+    return list(noise(np.zeros(size, dtype=np.int64)))
 
 
 def sample_opendp_gaussian(scale: float, size: int) -> list[int]:
     """Returns independent integers Z with P[Z=z] ∝ exp(−z²/(2·scale²))."""
-    dp = _import_opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    return list(dp.m.make_gaussian(*space, scale=float(scale))(np.zeros(size, dtype=np.int64)))
+    _, measurements, _ = _import_opendp()
+    noise = measurements.make_gaussian(
+        *_describe_integers("l2_distance", "f64"), scale=float(scale)
+    )
+    return list(noise(np.zeros(size, dtype=np.int64)))
 
 
 def permute_and_flip(scores: Scores, scale: int) -> int:
@@ -305,11 +320,11 @@ def _flip_biased_coins(
     tails = low * (1 - SLACK) >= np.maximum(bias * (1 + SLACK), 2.0**-1000)
     heads |= certain
     for i in np.flatnonzero(~heads & ~tails):
-        heads[i] = _resolve(enclosure(int(i)), int(draws[i]))
+        heads[i] = resolve(enclosure(int(i)), int(draws[i]))
     return np.asarray(heads, dtype=np.bool_)
 
 
-def _resolve(enclosure: Enclosure, draw: int) -> bool:
+def resolve(enclosure: Enclosure, draw: int) -> bool:
     """Returns whether the uniform real whose first 64 bits are ``draw`` lies below the enclosed
     bias.
     """
@@ -331,7 +346,7 @@ def _enclose_exponential(gap: int, scale: int, bits: int) -> tuple[Decimal, Deci
     # Decimal's exp is correctly rounded, and rounding the quotient moves it by gap/scale units in
     # its last digit.
     digits = _count_digits(bits)
-    exact = _make_context(digits + len(str(gap // scale)) + len(str(scale)) + 6)
+    exact = make_context(digits + len(str(gap // scale)) + len(str(scale)) + 6)
     quotient = exact.divide(Decimal(-gap), Decimal(scale))
     return _enclose_bias(exact, exact.exp(quotient), bits)
 
@@ -342,7 +357,7 @@ def _enclose_inclusion(epsilon: int, threshold: int, bits: int) -> tuple[Decimal
     """
     # ε and t are decimals of nine places, so only exp and what follows rounds; ε ≥ 1e-9, so e^ε − 1
     # loses nine digits.
-    exact = _make_context(_count_digits(bits) + 14)
+    exact = make_context(_count_digits(bits) + 14)
     own, all_of = (
         exact.subtract(exact.exp(Decimal(u).scaleb(-9, exact)), 1) for u in (epsilon, threshold)
     )
@@ -353,8 +368,8 @@ def _count_digits(bits: int) -> int:
     return 3 + bits // 3
 
 
-def _make_context(precision: int) -> Context:
-    # All arithmetic goes through such a context: the default one has 28 digits.
+def make_context(precision: int) -> Context:
+    """Returns a context for decimals of so many digits: the default one has 28."""
     return Context(prec=precision, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
@@ -418,6 +433,54 @@ class Grid:
             "step": math.ldexp(1.0, self.exponent),
             "cells": self.cells,
         }
+
+
+@dataclass(frozen=True)
+class SteppedGrid:
+    """Whole numbers 0 … cells that stand for low, low + size, …, for a declared step.
+
+    Subtraction of low, division by a positive number and rounding are non-decreasing in y as double
+    arithmetic carries them out, so that every result lies between those for low and for high, 0 and
+    cells.
+    """
+
+    low: float
+    high: float
+    size: float
+    cells: int
+
+    @classmethod
+    def cover(cls, low: float, high: float, size: float) -> SteppedGrid:
+        """Returns the grid over [low, high] with this step; refuses more than 2^22 cells."""
+        steps = (high - low) / size
+        if not 1 <= steps <= MOST_STEPS:
+            raise InvalidParameter(
+                "The step is wider than the bounds, or far too small for them.",
+                f"There are between 1 and {MOST_STEPS} steps in the bounds.",
+                "Pass the public step of the column, such as 1 for whole numbers.",
+                parameter="step",
+            )
+        return cls(low, high, size, int(np.rint(steps)))
+
+    def integers(self, values: Floats) -> Floats:
+        """Returns whole numbers in 0 … cells (as float64) for any finite values."""
+        clipped = np.clip(values, self.low, self.high)
+        clipped -= self.low
+        clipped /= self.size
+        return np.asarray(np.rint(clipped, out=clipped), dtype=np.float64)
+
+    @property
+    def step(self) -> Fraction:
+        """The exact distance between neighbouring points."""
+        return Fraction(self.size)
+
+    def point(self, index: int) -> float:
+        """Returns the double nearest to low + index·step, at most high."""
+        return min(float(Fraction(self.low) + index * self.step), self.high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The grid as public JSON."""
+        return {"low": self.low, "high": self.high, "step": self.size, "cells": self.cells}
 
 
 @dataclass(frozen=True)
@@ -489,7 +552,7 @@ class MeanGrid:
 class QuantileGrid:
     """The points that can be answered."""
 
-    points: Grid
+    points: Grid | SteppedGrid
 
     def to_dict(self) -> dict[str, Any]:
         """The grid as public JSON."""

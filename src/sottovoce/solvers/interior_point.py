@@ -255,6 +255,11 @@ class EntrywiseBlock:
         price = load / (e * len(e))
         by_entry = np.repeat(price[self.owner, None], U.shape[1], axis=1)
         self.pairs = (SlackPair(p, by_entry), SlackPair(q, by_entry), SlackPair(w, price))
+        # Products of a row with itself are those of every step; many rows are multiplied anew.
+        self.squares = None
+        if n <= ENTRY_PIECE:
+            self.squares = _multiply_rows(U, U)
+            self.products = np.empty_like(self.squares)
 
     def _sums(self, entries: Floats) -> Floats:
         return np.asarray(self.sum_by_person @ entries.sum(axis=1))
@@ -278,8 +283,14 @@ class EntrywiseBlock:
         self.missing_w = self.e * level - self._sums(p.slack + q.slack) - w.slack
         self.dp = p.price / p.slack
         self.dq = q.price / q.slack
-        self.det = r * (self.dp + self.dq) + self.dp * self.dq
+        both = self.dp + self.dq
+        self.det = r * both + self.dp * self.dq
+        self.own = both / self.det
         self.cross = (self.dq - self.dp) / self.det
+        self.twice_p = 2 * r + self.dp
+        self.twice_q = 2 * r + self.dq
+        self.once_p = r + self.dp
+        self.once_q = r + self.dq
         self.H = self._sums((4 * r + self.dp + self.dq) / self.det) + w.slack / w.price
         return CondensedBlock(
             self._matrix(),
@@ -299,14 +310,16 @@ class EntrywiseBlock:
         A piece of rows at a time, because rows times d² may not fit.
         """
         d = self.U.shape[1]
-        own = (self.dp + self.dq) / self.det
         diagonal = np.zeros((d, d * d))
         coupled = np.zeros((d * d, d * d))
         for rows in _slice_rows(len(self.U)):
-            U = self.U[rows]
-            diagonal += own[rows].T @ (U[:, :, None] * U[:, None, :]).reshape(-1, d * d)
+            squares = self.squares
+            if squares is None:
+                squares = _multiply_rows(self.U[rows], self.U[rows])
+            diagonal += self.own[rows].T @ squares
         for people, rows in _split_people(self.sum_by_person.indptr):
-            K = self._coupling(people, rows) / np.sqrt(self.H[people, None])
+            K = self._coupling(people, rows)
+            K /= np.sqrt(self.H[people, None])
             coupled += K.T @ K
         return make_block_diagonal(diagonal.reshape(d, d, d)) - coupled
 
@@ -316,20 +329,22 @@ class EntrywiseBlock:
         cross = self.cross[rows]
         if people.stop - people.start == 1:
             return np.asarray((cross.T @ U).reshape(1, -1))
-        products = (cross[:, :, None] * U[:, None, :]).reshape(len(U), -1)
-        return np.asarray(self.sum_by_person[people, rows] @ products)
+        if self.squares is None:
+            return np.asarray(self.sum_by_person[people, rows] @ _multiply_rows(cross, U))
+        return np.asarray(self.sum_by_person @ _multiply_rows(cross, U, self.products))
 
     def reduce(self, centre: float, corrected: bool) -> tuple[Floats, float]:
         """Return the block's part of the right-hand side."""
         (p, q, w) = self.pairs
-        r = self.r
         dp = self.dp
         dq = self.dq
         self.sp, self.sq, self.sw = (pair.missing(centre, corrected) for pair in self.pairs)
-        self.gp = self.missing_p + self.sp / p.slack
-        self.gq = self.missing_q + self.sq / q.slack
+        self.price_p = self.sp / p.slack
+        self.price_q = self.sq / q.slack
+        self.gp = self.missing_p + self.price_p
+        self.gq = self.missing_q + self.price_q
         own = (dq * self.gp - dp * self.gq) / self.det
-        total = ((2 * r + dq) * self.gp + (2 * r + dp) * self.gq) / self.det
+        total = (self.twice_q * self.gp + self.twice_p * self.gq) / self.det
         self.short = self.missing_w - self.sw / w.price - self._sums(total)
         by_person = self.short / self.H
         return -(self.U.T @ own).T.ravel() - self._to_common(by_person), -float(self.e @ by_person)
@@ -344,11 +359,22 @@ class EntrywiseBlock:
         pull = self.U @ y.reshape(d, d).T
         w.dprice = (self._sums(self.cross * pull) - self.e * dt - self.short) / self.H
         mu = self._of_rows(w.dprice)
-        p.dslack = (dq * pull - (2 * r + dq) * mu + (r + dq) * self.gp + r * self.gq) / self.det
-        q.dslack = (r * self.gp + (r + dp) * self.gq - dp * pull - (2 * r + dp) * mu) / self.det
+        # (dq·pull − (2r + dq)·μ + (r + dq)·gp + r·gq)/det, and the same for q, in place
+        slack = dq * pull
+        slack -= self.twice_q * mu
+        slack += self.once_q * self.gp
+        slack += r * self.gq
+        slack /= self.det
+        p.dslack = slack
+        slack = r * self.gp
+        slack += self.once_p * self.gq
+        slack -= dp * pull
+        slack -= self.twice_p * mu
+        slack /= self.det
+        q.dslack = slack
         w.dslack = (self.sw - w.slack * w.dprice) / w.price
-        p.dprice = self.sp / p.slack - dp * p.dslack
-        q.dprice = self.sq / q.slack - dq * q.dslack
+        p.dprice = self.price_p - dp * p.dslack
+        q.dprice = self.price_q - dq * q.dslack
 
     def move(self, step: float) -> None:
         """The map is p − q: nothing else moves."""
@@ -358,6 +384,15 @@ class EntrywiseBlock:
         mu = self.pairs[2].price
         over = np.maximum(np.abs(self.U @ Y) - self._of_rows(mu), 0)
         return float(np.vdot(over, over)) / (2 * self.r), float(self.e @ mu)
+
+
+def _multiply_rows(one: Floats, other: Floats, out: Floats | None = None) -> Floats:
+    """Return the products of every entry of a row of one with every entry of that of the other."""
+    n, d = one.shape
+    if out is None:
+        out = np.empty((n, d * d))
+    np.multiply(one[:, :, None], other[:, None, :], out=out.reshape(n, d, d))
+    return out
 
 
 def make_block_diagonal(blocks: Floats) -> Floats:

@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from sottovoce.arrays import Floats, Integers
 from sottovoce.errors import InvalidData
@@ -220,7 +221,13 @@ def limit_to_one_thread() -> Any:
     """Linear algebra on one thread: a plan must not depend on how many there are, and the matrices
     are small.
     """
-    return threadpool_limits(1, user_api="blas")
+    return _find_blas().limit(limits=1, user_api="blas")
+
+
+@cache
+def _find_blas() -> ThreadpoolController:
+    """The libraries of linear algebra, all loaded by now; to find them takes as long as a step."""
+    return ThreadpoolController()
 
 
 def _solve_scaled_entrywise(problem: ScaledProblem) -> Solution:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convex losses of a prediction and a label, for empirical risk minimisation (docs/theory/erm.md).
 
-A loss is any object with ``value`` and ``derivative``; what else `Loss` names has defaults, and
+A loss is any object with ``value`` and ``derivative``; what else `RowLoss` names has defaults, and
 serves to choose steps and clips from public numbers, never the promise: whatever a derivative
 returns is clipped. It must look at one row at a time; one that mixes rows would void the promise.
 
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import expit
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce.arrays import Floats
 from sottovoce.errors import InvalidParameter
 
 
-class Loss(Protocol):
+class RowLoss(Protocol):
     """What a loss must offer: its value and its derivative in the prediction, both entry by
     entry.
     """
@@ -63,7 +63,7 @@ class LogisticLoss:
 
     def derivative(self, prediction: Floats, label: Floats) -> Floats:
         """Return −y/(1 + e^(y·f))."""
-        return np.asarray(-label * expit(-label * prediction), dtype=np.float64)
+        return np.asarray(-label * scipy.special.expit(-label * prediction), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ LOSSES: dict[str, Any] = {
 }
 
 
-def get_loss(loss: Any) -> Loss:
+def get_loss(loss: Any) -> RowLoss:
     """Return the loss of this name, or the object itself if it has the two methods."""
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]  # type: ignore[no-any-return]
@@ -139,11 +139,11 @@ def get_loss(loss: Any) -> Loss:
     )
 
 
-def get_shape(loss: Loss) -> LossShape:
+def get_shape(loss: RowLoss) -> LossShape:
     """Return what is assumed about a loss: its own ``shape``, or that of a regression."""
     return getattr(loss, "shape", None) or LossShape()
 
 
-def get_name(loss: Loss) -> str:
+def get_name(loss: RowLoss) -> str:
     """Return the name under which a loss stands in a release."""
     return str(getattr(loss, "name", None) or type(loss).__name__)

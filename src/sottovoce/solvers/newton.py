@@ -45,8 +45,23 @@ SHORTER = 4.0
 MUCH_SHORTER = 1e3
 #: A slope after a step that is larger than this part of what it was asks for a fresh curvature.
 STALE = 0.1
+#: A guess need not be better than this part of J: what a part of the rows says is not.
+ROUGH = 1e-3
+#: Looks at all rows between a guess and the last step in doubles, at most.
+APPROACHES = 30
+#: The curvature is looked at anew where slopes would need so many looks more without it.
+LOOKS_SAVED = 3
+#: A step after which the slope is more than this part of what it was leads nowhere; as long as the
+#: slope is not within so many tolerances, the guess was a bad one.
+WORSE = 0.5
+NEAR_ENOUGH = 1e6
 #: Bits of θ that terms in doubles keep for certain (terms.PLAIN_BITS).
 KEPT_BITS = 50
+#: Where the gradient is above this part of the most that it can be, so many bits of θ do, and one
+#: limb of pulls; a step by what a part of the rows says is taken to leave this part of it.
+ROUGH_GRADIENT = 1e-5
+ROUGH_BITS = 24
+FIRST_RATIO = 0.02
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 #: What rounding may make of the norm of a vector, in parts of it.
 NORM_FACTOR = 1 + 2.0**-40
@@ -69,6 +84,10 @@ class Problem:
     pull: float  # Σv·τ·√H: the most that ‖∇J‖_{Λ⁻¹} can be at the start c − b/Λ, for any data
     # the most that ‖·‖_{Λ⁻¹} of the exact gradient can be wrong by, for any data, b and θ
     error: float
+    # Σvψφ alone, in doubles, at a θ of doubles; None: terms tell it
+    pulls: Callable[[Floats], Floats] | None = None
+    # Σvψφ of few bits, and Σvψ'φφᵀ if asked for, for first steps; None: the others tell them
+    rough: Callable[[Floats, bool], tuple[Floats, Floats]] | None = None
 
     def value(self, theta: Floats, data: float) -> float:
         """J(θ)."""
@@ -115,19 +134,131 @@ def find_tolerance(error: float, least: float) -> float:
     return least + 4 * error
 
 
-def minimise(problem: Problem, tolerance: float, start: Floats | None = None) -> Exact:
+def minimise(problem: Problem, tolerance: float, guess: Guess | None = None) -> Exact:
     """Return θ with ‖θ − θ*‖_Λ ≤ tolerance, for every data set and b.
 
     Needs tolerance > 4·problem.error.
 
-    Newton begins at ``start``, or at the centre. θ is exact: noise is added to it before it is
+    Newton begins at the guess, or at the centre. θ is exact: noise is added to it before it is
     rounded to doubles (``continuous.add_output_noise``), so rounding costs nothing.
     """
     bits = _choose_bits(problem, tolerance)
-    found = _run_exact_newton(problem, run_newton(problem, start), tolerance, bits)
+    near = None
+    if guess is not None:
+        near = _approach(problem, guess, tolerance)
+    if near is None:
+        near = _evaluate(problem, run_newton(problem))
+    found = _run_exact_newton(problem, near, tolerance, bits)
     if found is None:
         return _run_accelerated(problem, tolerance, bits)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """Where a minimiser may be, and the curvature of J there, roughly: of a part of the rows."""
+
+    theta: Floats
+    matrix: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A θ, ∇J there in doubles, and the curvature there or near it."""
+
+    theta: Floats
+    gradient: Floats
+    matrix: Floats
+
+
+def guess_from(problem: Problem) -> Guess:
+    """Return the minimiser of a part of the rows, roughly, and the curvature near it."""
+    found = _evaluate(problem, run_newton(problem, negligible=ROUGH))
+    return Guess(found.theta, found.matrix)
+
+
+def _evaluate(problem: Problem, theta: Floats) -> _Point:
+    """One look at all rows, with the curvature."""
+    theta = _drop_last_bits(theta)
+    _, pull, bend = problem.terms(theta, False)
+    return _Point(theta, problem.gradient(theta, pull), bend + np.diag(problem.ridge))
+
+
+def _look(
+    problem: Problem, theta: Floats, expected: float, matrix: Floats, *, curved: bool
+) -> _Point:
+    """One look at slopes, and at the curvature if asked for; else the one that is given stays.
+
+    As long as the gradient is expected to be large, few bits of θ and of pulls do.
+    """
+    if problem.rough is None or expected < ROUGH_GRADIENT * problem.pull:
+        if curved:
+            return _evaluate(problem, theta)
+        theta = _drop_last_bits(theta)
+        return _Point(theta, _find_gradient(problem, theta), matrix)
+    theta = _drop_last_bits(theta, ROUGH_BITS)
+    pull, bend = problem.rough(theta, curved)
+    if curved:
+        matrix = bend + np.diag(problem.ridge)
+    return _Point(theta, problem.gradient(theta, pull), matrix)
+
+
+def _approach(problem: Problem, guess: Guess, tolerance: float) -> _Point | None:
+    """Newton's steps from a good guess, with the curvature kept from look to look where it serves:
+    to look at slopes alone takes a third of the time.
+
+    Returns the point from which one step more should arrive; None if the guess was not good.
+    """
+    at = _look(problem, guess.theta, math.inf, guess.matrix, curved=False)
+    size = problem.distance(at.gradient)
+    ratio = 1.0
+    fresh = False
+    for step in range(APPROACHES):
+        if size * ratio <= tolerance / 4:
+            return at
+        theta = at.theta - np.linalg.solve(at.matrix, at.gradient)
+        # What a fresh curvature gains is seen by one look at slopes.
+        fresh = not fresh and size * ratio**LOOKS_SAVED > tolerance
+        if step == 0:
+            expected = FIRST_RATIO * size
+        else:
+            expected = ratio * size
+        near = _look(problem, theta, expected, at.matrix, curved=fresh)
+        shrunk = problem.distance(near.gradient)
+        if not shrunk < WORSE * size:
+            break
+        if not fresh:
+            near = _learn_curvature(at, near)
+        ratio = shrunk / size
+        size = shrunk
+        at = near
+    if size > NEAR_ENOUGH * tolerance:
+        return None
+    return at  # doubles tell no more
+
+
+def _learn_curvature(before: _Point, after: _Point) -> _Point:
+    """Returns a point with the curvature corrected by what a step tells of it, how the gradient
+    changed along it (Broyden, Fletcher, Goldfarb and Shanno): steps that keep one curvature soon
+    go along one line, so that this is most of what it lacks.
+    """
+    step = after.theta - before.theta
+    change = after.gradient - before.gradient
+    expected = before.matrix @ step
+    bent = float(step @ change)
+    assumed = float(step @ expected)
+    if not (bent > 0 and assumed > 0):
+        return after
+    matrix = (
+        before.matrix + np.outer(change, change) / bent - np.outer(expected, expected) / assumed
+    )
+    return _Point(after.theta, after.gradient, matrix)
+
+
+def _find_gradient(problem: Problem, theta: Floats) -> Floats:
+    if problem.pulls is None:
+        return problem.gradient(theta, problem.terms(theta, False)[1])
+    return problem.gradient(theta, problem.pulls(theta))
 
 
 def to_fractions(numbers: Any) -> Exact:
@@ -202,19 +333,14 @@ class _LineSearch:
         return False
 
 
-def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: int) -> Exact | None:
-    """Newton's steps with exact gradients.
+def _run_exact_newton(problem: Problem, near: _Point, tolerance: float, bits: int) -> Exact | None:
+    """Newton's steps with exact gradients, after one more with the gradient that is there: nearly
+    always one look is enough then.
 
     Returns θ once its gradient certifies it, None if none does in time.
     """
-    theta = _drop_last_bits(theta)
-    _, pull, bend = problem.terms(theta, False)
-    matrix = bend + np.diag(problem.ridge)
-    # One more step in doubles, since the gradient came with the curvature: nearly always one look
-    # is enough then.
-    point = _subtract_step(
-        to_fractions(theta), np.linalg.solve(matrix, problem.gradient(theta, pull)), bits
-    )
+    matrix = near.matrix
+    point = _subtract_step(to_fractions(near.theta), np.linalg.solve(matrix, near.gradient), bits)
     gradient = problem.exact_gradient(point).astype(np.float64)
     passes = 1
     while problem.distance(gradient) > tolerance:
@@ -235,11 +361,11 @@ def _run_exact_newton(problem: Problem, theta: Floats, tolerance: float, bits: i
     return point
 
 
-def _drop_last_bits(theta: Floats) -> Floats:
+def _drop_last_bits(theta: Floats, bits: int = KEPT_BITS) -> Floats:
     """Return θ with its last few bits dropped, so that terms are those of this very point and not
     of one beside it.
     """
-    unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - KEPT_BITS)
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(theta).max()))[1] - bits)
     return np.asarray(np.rint(theta / unit) * unit, dtype=np.float64)
 
 
@@ -288,7 +414,7 @@ def _choose_bits(problem: Problem, tolerance: float) -> int:
     return max(1 - math.frexp(unit)[1], 0)
 
 
-def _subtract_step(theta: Exact, step: Floats, bits: int) -> Exact:
+def _subtract_step(theta: Exact, step: NDArray[Any], bits: int) -> Exact:
     """Return θ − step as whole multiples of 2^−bits."""
     return _round_fractions(theta - to_fractions(step), bits)
 
