@@ -15,8 +15,8 @@ here looks at a value.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from sottovoce.arrays import (
     check_same_length,
     count_dimensions,
     factorise,
+    number_distinct,
     refuse_nameless,
     to_column,
 )
@@ -43,6 +44,8 @@ from sottovoce.errors import (
 
 Unit = Literal["row", "person"]
 LEAVE_OUT = "leave out"
+#: What sellers sell: a currency and a neighbour relation.
+SOLD_PROMISE = ("pure epsilon", "replace")
 #: Who grants less than this part of the mean ε is left out of a fit.
 USABLE_SHARE = 1e-6
 #: More rows than this nobody has, and counts of them stay whole numbers in doubles.
@@ -77,6 +80,15 @@ class Budgets:
     )
     owner: NDArray[np.int64] | None = None  # row → person; None where row i belongs to person i
     people: Array | None = None  # names in sorted order; None where rows are the people
+    sold: tuple[str, str] | None = None  # currency and neighbours of a sale; None: not sold
+
+    def __repr__(self) -> str:
+        """How many there are and between which ε they grant; nobody is named."""
+        granted = units.to_epsilon(self.kinds.epsilon)
+        ends = dict.fromkeys(f"{amount:g}" for amount in (granted.min(), granted.max()))
+        return (
+            f"<Budgets of {units.format_count(self.n_people, self.unit)}: ε = {' to '.join(ends)}>"
+        )
 
     @classmethod
     def of(
@@ -132,10 +144,10 @@ class Budgets:
                 "Pass how many there are.",
                 parameter="rows",
             )
-        if rows is None:
-            rows = None
-        else:
+        if rows is not None:
             rows = int(rows)
+        if isinstance(epsilon, SupportsSale):
+            return _make_sold_budgets(epsilon, groups, rows)
         if groups is None:
             people, owner = (None, None)
         else:
@@ -366,7 +378,7 @@ class Budgets:
         if np.array_equal(granted, self.by_person(self.kinds.epsilon)):
             return self
         kinds, codes = _group_budgets(granted, self.kinds.rows[self.codes])
-        return Budgets(kinds, self.unit, codes, self.owner, self.people)
+        return Budgets(kinds, self.unit, codes, self.owner, self.people, self.sold)
 
     def split(self, parts: int) -> BudgetGroups:
         """Return the kinds with 1/parts of every budget, rounded down.
@@ -392,8 +404,54 @@ class SupportsByPerson(Protocol):
         """Return amounts by person."""
 
 
-#: Who allows how much: ε for all, by row or by person, the name of a column, a table by person.
-BudgetLike = float | Mapping[Any, float] | TableLike | Budgets
+@runtime_checkable
+class SupportsSale(Protocol):
+    """What people have sold: a market's allocation, in whole billionths of ε by seller."""
+
+    @property
+    def sold(self) -> tuple[str, str]:
+        """A currency and a neighbour relation."""
+
+    @property
+    def units(self) -> Any:
+        """What each has sold, in the order of sellers."""
+
+    @property
+    def by_person(self) -> Callable[..., Any]:
+        """Return ε by seller."""
+
+
+#: Who allows how much: ε for all, by row or by person, the name of a column, a table by person, or
+#: what was sold.
+BudgetLike = float | Mapping[Any, float] | TableLike | Budgets | SupportsSale
+
+
+def _make_sold_budgets(sale: SupportsSale, groups: ColumnLike | None, rows: int | None) -> Budgets:
+    """Returns the budgets of rows whose owners sell: row i is seller i's where nothing says whose.
+
+    Who has sold nothing, and who is no seller, is left out.
+    """
+    if groups is None:
+        by_row: Any = units.to_epsilon(np.asarray(sale.units))
+        made = Budgets.of(by_row, rows=rows, zero=LEAVE_OUT)
+    else:
+        sold = sale.by_person()
+        people, _ = factorise(groups)
+        sold = {name: sold.get(name, 0.0) for name in people.tolist()}
+        made = Budgets.of(sold, groups, rows, zero=LEAVE_OUT)
+    if not made.kinds.epsilon.any():
+        raise nobody_sells_error()
+    return replace(made, sold=sale.sold)
+
+
+def nobody_sells_error() -> UnknownPeople:
+    """What is said where nobody's rows can be used."""
+    return UnknownPeople(
+        "Nobody whose rows are here has a budget above 0.",
+        "Who has none, or sold nothing, is left out, and somebody must be left.",
+        "Check that people are called the same in both tables.",
+        parameter="epsilon",
+    )
 
 
 def _round_grants(
@@ -557,15 +615,13 @@ def _group_budgets(
 ) -> tuple[BudgetGroups, Array]:
     """Groups equal (ε, rows); rows=None means one row each."""
     if rows is None:
-        epsilon, codes, people = np.unique(granted, return_inverse=True, return_counts=True)
+        epsilon, codes, people = number_distinct(granted)
         return BudgetGroups(
             epsilon, np.broadcast_to(np.int64(1), epsilon.shape), people
         ), _shrink_codes(codes, len(epsilon))
-    epsilon, by_epsilon = np.unique(granted, return_inverse=True)
-    counts, by_count = np.unique(rows, return_inverse=True)
-    pairs, codes, people = np.unique(
-        by_epsilon * len(counts) + by_count, return_inverse=True, return_counts=True
-    )
+    epsilon, by_epsilon, _ = number_distinct(granted)
+    counts, by_count, _ = number_distinct(rows)
+    pairs, codes, people = number_distinct(by_epsilon * len(counts) + by_count)
     which_epsilon, which_count = np.divmod(pairs, len(counts))
     return BudgetGroups(epsilon[which_epsilon], counts[which_count], people), _shrink_codes(
         codes, len(pairs)

@@ -20,7 +20,9 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from datetime import date, datetime
+from itertools import pairwise
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,18 @@ class Bounds:
     features: tuple[ArrayLike, ArrayLike] | None = None
     label: Interval | None = None
     norm: float | None = None
+
+    def __repr__(self) -> str:
+        """What is declared, and nothing else."""
+        declared: dict[str, Any] = {
+            "features": self.features,
+            "label": self.label,
+            "norm": self.norm,
+        }
+        if self.features is not None:
+            declared["features"] = tuple(np.asarray(end).tolist() for end in self.features)
+        told = [f"{name}={value!r}" for name, value in declared.items() if value is not None]
+        return f"Bounds({', '.join(told)})"
 
     def __post_init__(self) -> None:
         if self.label is not None:
@@ -131,18 +145,26 @@ def to_interval(bounds: BoundsLike | None) -> Interval:
         bounds = bounds.label
     if isinstance(bounds, Schema):
         return bounds.interval(bounds.require_label())
+    if bounds is None:
+        raise InvalidBounds(
+            "No bounds are given.",
+            "A lowest and a highest possible value must be declared from public knowledge.",
+            "Give a lowest and a highest value, or a schema that has them; never take them from "
+            "the data.",
+            parameter="bounds",
+        )
     try:
-        low, high = (_to_float(limit) for limit in bounds)  # type: ignore[union-attr]
+        low, high = (_to_float(limit) for limit in bounds)
     except Exception:  # what is no pair, in whatever way
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InvalidBounds(
-            "Bounds are missing or not finite.",
+            "Bounds are not two finite numbers.",
             "A lowest and a highest possible value must be declared from public knowledge.",
             "Give a lowest and a highest value, and never take them from the data.",
             parameter="bounds",
         )
-    if low >= high or not math.isfinite(high - low):
+    if low >= high or not 0 < (high - low) / 2 < math.inf:
         raise InvalidBounds(
             "Bounds are reversed, equal, or further apart than numbers reach.",
             "The lowest possible value must lie below the highest.",
@@ -205,22 +227,106 @@ def set_table_name(subject: Subject, name: object) -> Subject:
     return replace(subject, table=name)
 
 
+#: How long the cells of a table by date are.
+PERIODS = ("day", "week", "month", "quarter", "year")
+
+
+def _list_declared(described: Any, leave_out: str) -> str:
+    """Returns the fields of a description that are not empty, as arguments after the first."""
+    declared = [
+        (part.name, getattr(described, part.name))
+        for part in fields(described)
+        if part.name != leave_out
+    ]
+    return "".join(f", {name}={value!r}" for name, value in declared if value not in (None, (), {}))
+
+
 @dataclass(frozen=True)
 class Column:
-    """One column's public description: a number with a range, a factor with levels, or text."""
+    """One column's public description: a number with a range, a factor with levels, a date with a
+    first and a last day, or text.
+    """
 
     kind: str
-    low: float | None = None
-    high: float | None = None
+    low: float | str | None = None  # of a date: the first day, as 2024-01-31
+    high: float | str | None = None
     levels: tuple[str, ...] = ()
-    missing: float | None = None  # the public constant that stands for a missing value
+    # the public constant that stands for a missing value; of a factor, one of its levels
+    missing: float | str | None = None
     unit: str | None = None  # what its numbers count, such as EUR, for people who read an answer
+    edges: tuple[float, ...] = ()  # of a number: where the bins of a table by it begin and end
+    period: str | None = None  # of a date: how long the cells of a table by it are
+    other: str | None = None  # of a factor: the level that stands for what is none of them
+    step: float | None = None  # of a number: the distance of possible values, 1 for whole numbers
+
+    def __repr__(self) -> str:
+        """What is declared, and nothing else."""
+        return f"Column({self.kind!r}{_list_declared(self, leave_out='kind')})"
 
     def __post_init__(self) -> None:
+        if self.kind == "date":
+            self._check_dates()
+            return
+        if self.kind == "factor":
+            self._check_constants()
+            return
+        if self.edges:
+            object.__setattr__(self, "edges", check_edges(self.edges, "schema.columns"))
+        self._check_missing_number()
+        self._check_step()
+
+    @property
+    def missing_number(self) -> float | None:
+        """The number that stands for missing ones, None where there is none."""
+        if self.kind == "factor" or self.missing is None:
+            return None
+        return float(self.missing)
+
+    @property
+    def is_feature(self) -> bool:
+        """Whether a model can use it: text and dates are left out."""
+        return self.kind in ("number", "factor")
+
+    def _check_dates(self) -> None:
+        for name in ("low", "high"):
+            limit = getattr(self, name)
+            if limit is not None:
+                object.__setattr__(self, name, parse_day(limit, "schema.columns").isoformat())
+        days = [limit for limit in (self.low, self.high) if limit is not None]
+        known = self.period is None or is_one_of(self.period, PERIODS)
+        if not known or days != sorted(days) or self.missing is not None:
+            raise InvalidSchema(
+                "The range or the period of a column of dates cannot be used.",
+                f"low is a day that is not after high, and period one of {', '.join(PERIODS)}; "
+                "a date that is missing has a cell of its own.",
+                "Correct low, high and period, and leave missing out.",
+                parameter="schema.columns",
+            )
+
+    def _check_constants(self) -> None:
+        for level in (self.other, self.missing):
+            # A number here meant nothing, and schemas with one keep opening.
+            if isinstance(level, str) and level not in self.levels:
+                raise InvalidSchema(
+                    "What stands for other or for missing levels is none of the levels.",
+                    "other and missing of a factor each name one of its levels.",
+                    "Add it to the levels, or choose one of them, without looking at the values.",
+                    parameter="schema.columns",
+                )
+
+    def _check_missing_number(self) -> None:
         low, constant, high = (
             None if limit is None else _to_float(limit)
             for limit in (self.low, self.missing, self.high)
         )
+        text = any(isinstance(limit, str) for limit in (self.low, self.missing, self.high))
+        if text and self.kind == "number":
+            raise InvalidSchema(
+                "The range of a number, or its constant for missing values, is text.",
+                "low, high and missing of a number are numbers.",
+                "Write them without quotes.",
+                parameter="schema.columns",
+            )
         if constant is not None and not (
             math.isfinite(constant)
             and not (low is not None and constant < low)
@@ -234,8 +340,64 @@ class Column:
                 parameter="schema.columns",
             )
 
+    def _check_step(self) -> None:
+        if self.step is None:
+            return
+        width = math.inf
+        if self.low is not None and self.high is not None:
+            width = _to_float(self.high) - _to_float(self.low)
+        if isinstance(self.step, bool) or not is_between(self.step, 0.0, math.inf):
+            width = -math.inf
+        if not _to_float(self.step) <= width:
+            raise InvalidSchema(
+                "The step of a column is not a positive number, or is wider than its range.",
+                "Possible values are low, low + step, and so on.",
+                "Write step = 1 for whole numbers, without looking at the values, or leave it out.",
+                parameter="schema.columns",
+            )
+        object.__setattr__(self, "step", float(self.step))
 
-COLUMN_KINDS = ("number", "factor", "text")
+
+COLUMN_KINDS = ("number", "factor", "date", "text")
+#: Entries that came later: left out where a schema is recognised by its content, unless they are
+#: given.
+LATER_ENTRIES: dict[str, Any] = {"edges": (), "period": None, "other": None, "step": None}
+
+
+def parse_day(value: Any, parameter: str) -> date:
+    """Returns a day that was declared as a date, or as text like 2024-01-31; refuses others."""
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    try:
+        if isinstance(value, str) and len(value) == len("2024-01-31"):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass  # raised below
+    raise InvalidSchema(
+        "A day is not written as a date.",
+        "Days are written like 2024-01-31: year, month, day.",
+        "Write it so.",
+        parameter=parameter,
+    )
+
+
+def check_edges(edges: Any, parameter: str) -> tuple[float, ...]:
+    """Returns edges of bins as numbers; refuses fewer than two, and numbers that do not rise."""
+    try:
+        numbers = tuple(_to_float(edge) for edge in edges)
+    except TypeError:
+        numbers = ()
+    rising = all(low < high for low, high in pairwise(numbers))
+    if len(numbers) < 2 or not rising or not all(map(math.isfinite, numbers)):
+        raise InvalidBounds(
+            "The edges of bins are not two or more finite numbers in rising order.",
+            "Each bin reaches from one edge to the next.",
+            "Sort the edges, and name each once, such as 0, 18, 65, 100.",
+            parameter=parameter,
+        )
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -261,6 +423,10 @@ class Schema:
     label: str | None = None
     tiers: Mapping[str, float] = field(default_factory=dict)
     name: str | None = None  # what the table is called in a release
+
+    def __repr__(self) -> str:
+        """What is declared, and nothing else."""
+        return f"Schema({dict(self.columns)!r}{_list_declared(self, leave_out='columns')})"
 
     @property
     def units(self) -> dict[str, str]:
@@ -375,6 +541,50 @@ class Schema:
             )
         return cls(columns=columns, **content)
 
+    @classmethod
+    def of(
+        cls,
+        columns: Mapping[str, Any],
+        *,
+        label: str | None = None,
+        person: str | None = None,
+        budget: str | None = None,
+        tiers: Mapping[str, float] | None = None,
+        name: str | None = None,
+    ) -> Schema:
+        """Return the schema of columns that are described shortly.
+
+        >>> schema = Schema.of({"age": (18, 99), "smoker": ["no", "yes"]}, person="id")
+        >>> schema.interval("age"), schema.columns["smoker"].levels
+        ((18.0, 99.0), ('no', 'yes'))
+
+        Parameters
+        ----------
+        columns : Mapping[str, Any]
+            By name: two numbers, the ends of a range; two days, the ends of a range of dates; a
+            list of levels; or a Column.
+        label, person, budget : str, optional
+            The column that questions are about, that of people's names, and that of their ε.
+        tiers : Mapping[str, float], optional
+            The ε of each word in the column of budgets.
+        name : str, optional
+            What the table is called in a release.
+
+        Returns
+        -------
+        Schema
+            The schema.
+
+        Raises
+        ------
+        InvalidSchema
+            A column is described in another way.
+        """
+        if not isinstance(columns, Mapping):
+            raise _short_form_error()
+        described = {column: _describe_shortly(told) for column, told in columns.items()}
+        return cls(described, person, budget, label, tiers or {}, name)
+
     def require_label(self) -> str:
         """Return the column that questions are about.
 
@@ -423,7 +633,7 @@ class Schema:
                 f"Fill in low and high under [columns.{column}].",
                 parameter="schema.columns",
             )
-        return to_interval((entry.low, entry.high))
+        return to_interval((_to_float(entry.low), _to_float(entry.high)))
 
     @staticmethod
     def draft(types: Iterable[tuple[str, str]]) -> str:
@@ -477,14 +687,20 @@ _DRAFT_HEAD = """\
 def _draft_column(name: str, kind: str) -> str:
     blanks = {
         "number": "# low =\n# high =\n# missing =   # a public constant for missing values\n"
-        '# unit =   # what it counts, such as "EUR"\n',
+        '# unit =   # what it counts, such as "EUR"\n'
+        "# step =   # 1 if all its values are whole numbers\n",
         "factor": "# levels = []\n",
+        "date": '# low =   # the first day, such as "2024-01-01"\n# high =   # the last day\n'
+        '# period =   # of a table by it: "day", "week", "month", "quarter" or "year"\n',
     }
+    return f'\n[columns.{quote_key(name)}]\nkind = "{kind}"\n{blanks.get(kind, "")}'
+
+
+def quote_key(name: str) -> str:
+    """Return the name of a column as TOML writes it after [columns."""
     if name.replace("_", "").replace("-", "").isalnum() and name.isascii():
-        quoted = name
-    else:
-        quoted = quote_toml(name)
-    return f'\n[columns.{quoted}]\nkind = "{kind}"\n{blanks.get(kind, "")}'
+        return name
+    return quote_toml(name)
 
 
 def quote_toml(text: str) -> str:
@@ -493,28 +709,84 @@ def quote_toml(text: str) -> str:
     return f'"{escaped}"'
 
 
+def _short_form_error() -> InvalidSchema:
+    return InvalidSchema(
+        "A column is not described.",
+        "It is two numbers, two days, a list of levels as text, or a Column, by its name.",
+        'Pass such as {"age": (18, 99), "smoker": ["no", "yes"]}.',
+        parameter="schema.columns",
+    )
+
+
+def _describe_shortly(told: Any) -> Column:
+    if isinstance(told, Column):
+        return told
+    if not isinstance(told, list | tuple) or not told:
+        raise _short_form_error()
+    if all(isinstance(one, str) for one in told):
+        if len(set(told)) < len(told):
+            raise _short_form_error()
+        return Column("factor", levels=tuple(told))
+    if len(told) != 2:
+        raise _short_form_error()
+    low, high = told
+    if all(isinstance(day, date) for day in told):
+        return Column("date", low.isoformat()[:10], high.isoformat()[:10])
+    if any(isinstance(end, date) for end in told):
+        raise _short_form_error()
+    return Column("number", *to_interval((low, high)))
+
+
 def _parse_column(name: str, entry: Any) -> Column:
     try:
-        column = Column(**{**entry, "levels": tuple(map(str, entry.get("levels", ())))})
+        listed = {word: tuple(entry.get(word, ())) for word in ("levels", "edges")}
+        listed["levels"] = tuple(map(str, listed["levels"]))
+        column = Column(**{"kind": _infer_kind(entry), **entry, **listed})
         known = isinstance(column.kind, str) and column.kind in COLUMN_KINDS
     except (TypeError, AttributeError):
         known = False
     if known:
-        limits = (column.low, column.high, column.missing)
-        known = all(
-            v is None or (isinstance(v, int | float) and math.isfinite(_to_float(v)))
-            for v in limits
-        )
-        known = known and (column.unit is None or isinstance(column.unit, str))
+        known = _has_known_entries(column)
     if not known:
         raise InvalidSchema(
             f"The column {name!r} is not described by known words.",
-            f"A column has a kind ({', '.join(COLUMN_KINDS)}); a number also low, high, missing "
-            "and unit, a factor levels.",
+            f"A column has a kind ({', '.join(COLUMN_KINDS)}), which may be left out where levels, "
+            "a period, or low and high tell it; a number also low, high, missing, unit, step and "
+            "edges, a factor levels, other and missing, a date low, high and period.",
             "Correct its entry.",
             parameter="schema.columns",
         )
     return column
+
+
+def _infer_kind(entry: dict[str, Any]) -> str | None:
+    """The kind that a column's other entries leave no doubt about: levels, a period, or limits."""
+    if "levels" in entry:
+        return "factor"
+    if "period" in entry or isinstance(entry.get("low"), str):
+        return "date"
+    if "low" in entry and "high" in entry:
+        return "number"
+    return None
+
+
+def _has_known_entries(column: Column) -> bool:
+    """Whether a column has entries of its own kind alone, and limits of a number are numbers."""
+    if column.kind == "date":
+        limits: tuple[Any, ...] = ()
+    elif column.kind == "factor":
+        limits = (column.low, column.high)
+    else:
+        limits = (column.low, column.high, column.missing)
+    numbers = all(
+        v is None or (isinstance(v, int | float) and math.isfinite(_to_float(v))) for v in limits
+    )
+    misplaced = (
+        ((column.edges or column.step is not None) and column.kind != "number")
+        or (column.period is not None and column.kind != "date")
+        or (column.other is not None and column.kind != "factor")
+    )
+    return numbers and not misplaced and (column.unit is None or isinstance(column.unit, str))
 
 
 #: What two classes are called where nobody says otherwise.
@@ -713,7 +985,7 @@ def encode_bounds(bounds: Any, columns: Collection[str] = ()) -> Any:
         described = {name: bounds.columns[name] for name in bounds.columns if name in columns}
         return {
             "label": bounds.label,
-            "columns": {name: _encode_column(column) for name, column in described.items()},
+            "columns": {name: encode_column(column) for name, column in described.items()},
         }
     if isinstance(bounds, Bounds):
         content: dict[str, Any] = {}
@@ -727,14 +999,21 @@ def encode_bounds(bounds: Any, columns: Collection[str] = ()) -> Any:
     return list(to_interval(bounds))
 
 
-def _encode_column(column: Column) -> dict[str, Any]:
+def encode_column(column: Column) -> dict[str, Any]:
+    """Return what is declared of a column as a release holds it."""
     content: dict[str, Any] = {"kind": column.kind}
     for name in ("low", "high", "missing"):
-        number = getattr(column, name)
-        if number is not None:
-            content[name] = float(number)
-    if column.levels:
-        content["levels"] = list(column.levels)
+        limit = getattr(column, name)
+        if isinstance(limit, str):
+            content[name] = limit
+        elif limit is not None:
+            content[name] = float(limit)
+    for name in ("levels", "edges"):
+        if getattr(column, name):
+            content[name] = list(getattr(column, name))
+    for name in ("period", "other", "step"):
+        if getattr(column, name) is not None:
+            content[name] = getattr(column, name)
     return content
 
 
@@ -746,11 +1025,14 @@ def decode_bounds(content: Any) -> Any:
         return to_interval(content)
     if "columns" not in content:
         return Bounds(**content)
-    columns = {
-        name: Column(**{**column, "levels": tuple(column.get("levels", ()))})
-        for name, column in content["columns"].items()
-    }
+    columns = {name: decode_column(column) for name, column in content["columns"].items()}
     return Schema(columns=columns, label=content["label"])
+
+
+def decode_column(content: Mapping[str, Any]) -> Column:
+    """Return a column as a release holds it; a ValueError or TypeError if it is none."""
+    listed = {word: tuple(content.get(word, ())) for word in ("levels", "edges")}
+    return Column(**{**content, **listed})
 
 
 def check_missing_constant(missing: Any, low: float, high: float) -> float | None:

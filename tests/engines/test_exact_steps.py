@@ -18,29 +18,33 @@ import pytest
 
 import sottovoce as sv
 from seams import seeded
-from sottovoce.data import engine, loss_kernels, regression_kernels
+from sottovoce.data import engine, loss_kernels, regression_kernels, row_sample
 from sottovoce.data.encoding import (
     MATRIX_COLUMN,
     ClassLabel,
     EncodedReader,
     Label,
+    RawReader,
     Recoding,
     UnitBall,
     UnitBallReader,
+    encode_numbers,
+    round_to_grid,
 )
 from sottovoce.data.engine import GroupLookup
 from sottovoce.data.engines import arrow
+from sottovoce.data.feature_ball import BallTerms, FeatureBall
 from sottovoce.data.loss_kernels import (
     ClassicHuber,
     HuberTerms,
+    InterceptTerms,
     LogisticTerms,
     ResidualHistogram,
     SoftHuber,
-    round_to_grid,
+    cut_long,
 )
 from sottovoce.errors import InvalidParameter, ReleaseFailed
 from sottovoce.estimators import erm as erm_module
-from sottovoce.estimators import logistic_mechanism
 from sottovoce.estimators.erm_mechanism import PERSON, Descent, People
 from sottovoce.estimators.posterior_mechanism import Gram
 from sottovoce.noise.source import Grid
@@ -131,12 +135,43 @@ def residuals():
     )
 
 
+def intercept(point=theta, **options):
+    return InterceptTerms(**regression(point, **options).__dict__)
+
+
+def in_ball(point=None, **options):
+    plain = regression() if point is None else regression(point, **options)
+    return BallTerms(**plain.__dict__, ball=FEATURE_BALL)
+
+
+FEATURE_BALL = FeatureBall(np.arange(P), np.linspace(-0.2, 0.3, P), 0.4)
 SOME = np.random.default_rng(6).random(len(COUNTS)) < 0.3
 STEPS = {
     "regression, Newton": (BOX, lambda over: over.fold(regression()).tolist()),
     "regression, certificate": (
         BOX,
         lambda over: over.fold(regression(EXACT, extended=True)).tolist(),
+    ),
+    "regression, first steps": (
+        BOX,
+        lambda over: over.fold(replace(regression(), coarse=True)).tolist(),
+    ),
+    "regression in a ball": (BOX, lambda over: over.fold(in_ball()).tolist()),
+    "regression in a ball, kept": (
+        BOX,
+        lambda over: in_ball().keep(over).fold(in_ball().adapt()).tolist(),
+    ),
+    "regression in a ball, kept, certificate": (
+        BOX,
+        lambda over: in_ball().keep(over).fold(in_ball(EXACT, extended=True).adapt()).tolist(),
+    ),
+    "intercept, kept": (
+        BOX,
+        lambda over: intercept().keep(over).fold(intercept().adapt()).tolist(),
+    ),
+    "intercept, kept, certificate": (
+        BOX,
+        lambda over: intercept().keep(over).fold(intercept(EXACT, extended=True).adapt()).tolist(),
     ),
     "classifier, Newton": (UNIT, lambda over: over.fold(classifier()).tolist()),
     "classifier, certificate": (
@@ -175,8 +210,8 @@ def partitions(rows: pa.Table, monkeypatch, count: int = 50):
         monkeypatch.setattr(
             engine, "MAX_BATCH_ROWS", int(rng.integers(1, 200)) if rng.random() < 0.2 else 2**16
         )
-        threads = int(rng.integers(1, 9))
-        monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
+        threads = min(int(rng.integers(1, 9)), 4)
+        monkeypatch.setattr(engine, "count_threads", lambda threads=threads: threads)
         yield arrow.ArrowEngine(partitioned(rows, rng))
 
 
@@ -372,12 +407,10 @@ def test_a_residual_that_is_right_only_to_the_last_place_of_its_coefficients_is_
     """A planted bug: what is lost grows with θ, and not with the residual."""
 
     def careless(start, rows, point):
-        long = np.array(
-            [np.longdouble(float(t)) + np.longdouble(float(t - Fraction(float(t)))) for t in point]
-        )
-        return start - long[0] / 2 - round_to_grid(rows).astype(np.longdouble) @ long[1:]
+        long = np.sum(point.limbs, axis=1, dtype=np.longdouble)
+        return cut_long(start - long[0] / 2 - round_to_grid(rows).astype(np.longdouble) @ long[1:])
 
-    monkeypatch.setattr(loss_kernels, "compute_residuals", careless)
+    monkeypatch.setattr(loss_kernels, "compute_residual_pairs", careless)
     assert error_of_a_certificate(soft=True, size=1e6) > 1
 
 
@@ -467,11 +500,123 @@ def test_the_order_of_rows_does_not_change_a_bit_of_an_answer(fit, people):
 
 
 def test_a_first_guess_from_some_rows_does_not_depend_on_their_order(monkeypatch):
-    monkeypatch.setattr(logistic_mechanism, "MANY_ROWS", 256)
-    for fit in ("logistic", "ample", "classes"):
+    monkeypatch.setattr(row_sample, "MANY_ROWS", 256)
+    for fit in ("ridge", "logistic", "ample", "classes"):
         test_the_order_of_rows_does_not_change_a_bit_of_an_answer(fit, people=False)
-    sampled = arrow.ArrowEngine(UNIT).fold(logistic_mechanism.Sample(classifier(), 1 / 16))
+    sampled = arrow.ArrowEngine(UNIT).fold(row_sample.RowSample(classifier(), 1 / 16))
     assert 50 < sum(len(v) for v, _, _ in sampled) < 200  # 125 are expected
+
+
+@pytest.mark.parametrize("kernel", [regression(), classifier()])
+def test_rows_that_are_all_chosen_add_up_to_the_same_integers(kernel, monkeypatch):
+    """Nothing is lost on the way of rows, labels and weights into a first guess."""
+    monkeypatch.setattr(row_sample, "MANY_ROWS", N)
+    monkeypatch.setattr(row_sample, "SAMPLE_RATE", 1.0)
+    rows = arrow.ArrowEngine(UNIT if isinstance(kernel, LogisticTerms) else BOX)
+    chosen = row_sample.choose_rows(rows, kernel, N)
+    assert chosen.rate == 1.0
+    again = chosen.engine.fold(chosen.adapt(kernel))
+    assert again.tolist() == rows.fold(kernel).tolist()
+    for options in ({"extended": True, "theta": EXACT}, {"curved": False}):
+        other = replace(kernel, **options)
+        assert chosen.engine.fold(chosen.adapt(other)).tolist() == rows.fold(other).tolist()
+
+
+def test_slopes_alone_are_those_that_come_with_the_curvature():
+    for kernel, rows in ((regression(), BOX), (classifier(), UNIT)):
+        over = arrow.ArrowEngine(rows)
+        alone = replace(kernel, curved=False)
+        slopes = alone.floats(over.fold(alone))[1]
+        assert slopes.tolist() == kernel.floats(over.fold(kernel))[1].tolist()
+    over = arrow.ArrowEngine(BOX)
+    value, slope, bend = intercept().floats(over.fold(intercept()))
+    whole = regression().floats(over.fold(regression()))
+    # Of θ, 50 bits are kept for sums that have all slopes; where slopes stay they are exact.
+    unit = 2.0**-49 * float(LOUDNESS[BOX["kind"].to_numpy()].sum()) * np.abs(theta).sum()
+    assert value == pytest.approx(whole[0], abs=unit)
+    assert slope[0] == pytest.approx(whole[1][0], abs=unit)
+    assert bend[0, 0] == pytest.approx(whole[2][0, 0], rel=1e-12)
+    assert (len(slope), bend.shape) == (1, (1, 1))
+
+
+def test_first_steps_round_pulls_alone_and_nothing_else():
+    over = arrow.ArrowEngine(BOX)
+    whole = regression().floats(over.fold(regression()))
+    coarse = replace(regression(), coarse=True)
+    found = coarse.floats(over.fold(coarse))
+    assert found[2].tolist() == whole[2].tolist()
+    assert found[1].tolist() == whole[1].tolist()
+    slopes = replace(coarse, curved=False)
+    unit = TAU * LOUDNESS.max() * 2.0**-16  # a row's pull is rounded to half of it at most
+    apart = slopes.floats(over.fold(slopes))[1] - whole[1]
+    assert 0 < np.abs(apart).max() < N * unit
+
+
+def test_rows_that_are_kept_in_a_ball_add_up_to_the_same_integers():
+    """Rows in memory are brought into the ball once, those of files at every look."""
+    rows = arrow.ArrowEngine(BOX)
+    for options in ({}, {"extended": True}, {"coarse": True}):
+        terms = in_ball(EXACT if "extended" in options else theta, **options)
+        kept = terms.keep(rows)
+        assert kept.fold(terms.adapt()).tolist() == rows.fold(terms).tolist()
+    quiet = replace(in_ball(), row_weights=np.where(np.arange(KINDS) == 1, 0.0, LOUDNESS))
+    assert quiet.keep(rows).fold(quiet.adapt()).tolist() == rows.fold(quiet).tolist()
+    batch = BOX.combine_chunks().to_batches()[0]
+    participating = LOUDNESS[BOX["kind"].to_numpy()] > 0
+    (again,) = in_ball().keep(rows)._rows.combine_chunks().to_batches()
+    everybody = np.ones(participating.sum(), dtype=bool)
+    streamed = in_ball().measure(batch, participating)
+    for one, other in zip(in_ball().adapt().measure(again, everybody), streamed, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def test_what_slopes_leave_of_labels_adds_up_to_the_same_integers():
+    """Labels in memory lose what slopes tell once, those of files at every look."""
+    rows = arrow.ArrowEngine(BOX)
+    for options in ({}, {"extended": True}, {"coarse": True}, {"curved": False}):
+        terms = intercept(EXACT if "extended" in options else theta, **options)
+        kept = terms.keep(rows)
+        assert kept.fold(terms.adapt()).tolist() == rows.fold(terms).tolist()
+    certificate = intercept(EXACT, extended=True)
+    whole = regression(EXACT, extended=True)
+    apart = certificate.floats(rows.fold(certificate))[1][0] - whole.floats(rows.fold(whole))[1][0]
+    total = float(LOUDNESS[BOX["kind"].to_numpy()].sum())
+    assert abs(apart) <= newton.bound_rounding(N, P + 1, TAU) * total
+
+
+def test_pieces_of_a_batch_are_its_rows():
+    gaps = pa.array([1.0, None, 3.0, 4.0, 5.0])
+    words = pa.array(list("abcde"))
+    matrix = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(20.0)), 4)
+    whole = pa.record_batch({"gaps": gaps, "words": words, MATRIX_COLUMN: matrix}).slice(1, 4)
+    pieces = list(engine.cut_batch(whole, 3))
+    assert [len(piece) for piece in pieces] == [3, 1]
+    floats = np.concatenate([engine.as_floats(piece.column("gaps")) for piece in pieces])
+    assert np.array_equal(floats, [np.nan, 3.0, 4.0, 5.0], equal_nan=True)
+    assert [word for piece in pieces for word in piece.column("words").to_pylist()] == list("bcde")
+    rows = np.concatenate([piece.column(MATRIX_COLUMN) for piece in pieces])
+    assert rows.tolist() == np.arange(4.0, 20.0).reshape(4, 4).tolist()
+
+
+def test_features_that_are_recoded_as_they_are_read_are_those_that_were_recoded_before():
+    raw = np.random.default_rng(15).uniform(-0.7, 0.7, (500, P))
+    raw[4, 1] = 1e308
+    (batch,) = arrow.of_columns({MATRIX_COLUMN: raw})._rows.to_batches()
+    found = RawReader(RECODING).matrix(batch)
+    assert found.tolist() == encode_numbers(raw, RECODING, rounded=False).tolist()
+
+
+def test_rows_in_four_bytes_are_the_rounded_ones():
+    raw = np.random.default_rng(14).uniform(-0.7, 0.7, (500, P))
+    raw[3, 2] = np.nan
+    raw[4, 1] = np.inf
+    kept = encode_numbers(raw, RECODING, rounded=True)
+    assert kept.dtype == np.float32
+    assert np.array_equal(kept, round_to_grid(RECODING.encode(raw)), equal_nan=True)
+    assert BALL.encode(raw, RECODING).dtype == np.float32
+    assert np.array_equal(
+        BALL.encode(raw, RECODING), BALL.rows(RECODING.encode(raw)), equal_nan=True
+    )
 
 
 # --- Descent over tables that are not in memory ---------------------------------------------------

@@ -13,11 +13,18 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from sottovoce.data import engine
+from sottovoce import errors
+from sottovoce.data import engine, kernels
 from sottovoce.data.census import take_census
-from sottovoce.data.engine import GroupLookup, get_engine
+from sottovoce.data.engine import ArrayBatch, GroupLookup, get_engine
 from sottovoce.data.engines import arrow
-from sottovoce.data.kernels import WeightedHistogram, WeightedSum
+from sottovoce.data.kernels import (
+    PIECE_ROWS,
+    WeightedHistogram,
+    WeightedSquares,
+    WeightedSum,
+    weigh_kinds,
+)
 from sottovoce.noise.source import Grid
 
 N = 3000
@@ -65,8 +72,8 @@ def test_two_hundred_partitions_have_one_digest(monkeypatch):
         monkeypatch.setattr(
             engine, "MAX_BATCH_ROWS", int(rng.integers(1, N + 1)) if rng.random() < 0.5 else 2**16
         )
-        threads = int(rng.integers(1, 9))
-        monkeypatch.setattr(engine.os, "cpu_count", lambda threads=threads: threads)
+        threads = min(int(rng.integers(1, 9)), 4)
+        monkeypatch.setattr(engine, "count_threads", lambda threads=threads: threads)
         digests.add(digest(arrow.ArrowEngine(partitioned(rows, rng))))
     assert digests == {by_hand(rows)}
 
@@ -102,3 +109,28 @@ def test_columns_of_any_kind_of_number_are_read(kind):
         )
         == 20
     )
+
+
+def test_few_kinds_are_weighted_as_many_are(monkeypatch):
+    """Sums by kind and products with everybody's weight are the same whole number, also where
+    somebody who is left out holds no number.
+    """
+    rng = np.random.default_rng(5)
+    n = 3 * PIECE_ROWS + 17
+    kinds = rng.integers(0, 5, n)
+    values = rng.normal(50, 40, n)
+    values[kinds == 3] = np.where(rng.random((kinds == 3).sum()) < 0.01, np.inf, 1.0)
+    weights = np.array([2**42, 1, 2**21 - 1, 0, 2**38 + 12345])
+    batch = ArrayBatch({"value": values, "kind": kinds}, n)
+    for kernel in (WeightedSum, WeightedSquares):
+        sums = kernel("value", Grid.cover(0, 100, 15), GroupLookup("kind"), weights)
+        by_kind = sums(batch)
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "FEW_KINDS", 0)
+            assert sums(batch) == by_kind
+    with pytest.raises(errors.ReleaseFailed):
+        weigh_kinds(weights, np.array([5]), np.ones(1))
+    with pytest.raises(errors.ReleaseFailed):
+        weigh_kinds(weights, np.array([-1]), np.ones(1))
+    with pytest.raises(errors.ReleaseFailed):
+        weigh_kinds(weights, np.array([0]), np.array([0.5]))

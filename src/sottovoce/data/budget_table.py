@@ -3,22 +3,28 @@
 mapping.
 
 They are read once, as public as budgets are, and matched with the people of the census. Somebody
-with rows and without a line is refused, and nobody is told who it is; a line of somebody without
-rows is no harm.
+with rows and without a line is refused, and nobody is told who it is, or left out, if that is asked
+for; a line of somebody without rows is no harm. The allocation of a market is known by its column
+of payments: there whoever sold nothing, or is no seller, is left out unless refusal is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sottovoce import units
-from sottovoce.arrays import Array
-from sottovoce.budgets import read_amounts_by_person
+from sottovoce.arrays import Array, strip_formula_guard
+from sottovoce.budgets import (
+    SOLD_PROMISE,
+    SupportsSale,
+    nobody_sells_error,
+    read_amounts_by_person,
+)
 from sottovoce.data.engine import (
     DEFAULT_TEXT_FORMAT,
     Engine,
@@ -39,6 +45,15 @@ from sottovoce.errors import (
 
 #: What the column of budgets is called where nobody says so.
 DEFAULT_BUDGET_COLUMN = "epsilon"
+#: What the column of people is called there, if not as in the table of rows: in the allocation of a
+#: market, seller.
+PERSON_COLUMNS = ("person", "seller")
+#: The column by which the allocation of a market is known; names beside it are guarded against
+#: spreadsheets.
+PAYMENT_COLUMN = "payment"
+#: What becomes of people without a line, or with ε = 0.
+LEAVE_OUT_WORD = "leave-out"
+REFUSE_WORD = "refuse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +62,16 @@ class Grants:
 
     people: Array  # whole numbers, or text in an object array
     granted: units.Units
+    leave_out: bool = False  # whether people without a line, or with ε = 0, are left out
+    sold: tuple[str, str] | None = None  # what was sold, where it is the allocation of a market
 
     @classmethod
-    def of_mapping(cls, budgets: Mapping[Any, float]) -> Grants:
+    def of_mapping(cls, budgets: Mapping[Any, float], unknown: str | None = None) -> Grants:
         """From a mapping from person to ε."""
-        names, granted = read_amounts_by_person(budgets, units.round_down)
+        leave_out = unknown == LEAVE_OUT_WORD
+        names, granted = read_amounts_by_person(
+            budgets, lambda values: units.round_down(values, zero_allowed=leave_out)
+        )
         whole = all(
             isinstance(name, int | np.integer) and -(2**63) <= name < 2**63 for name in names
         )
@@ -59,15 +79,28 @@ class Grants:
             people = np.array(names, dtype=np.int64)
         else:
             people = _to_text(names)
-        return cls(people, granted)
+        return cls(people, granted, leave_out)
+
+    @classmethod
+    def of_sale(cls, sale: SupportsSale, unknown: str | None = None) -> Grants:
+        """From the allocation of a market."""
+        made = cls.of_mapping(sale.by_person(), LEAVE_OUT_WORD)
+        return replace(made, leave_out=unknown != REFUSE_WORD, sold=sale.sold)
 
     @classmethod
     def of_table(
-        cls, engine: Engine, person: str, budget: str, tiers: Mapping[str, float] | None = None
+        cls,
+        engine: Engine,
+        person: str,
+        budget: str,
+        tiers: Mapping[str, float] | None = None,
+        unknown: str | None = None,
     ) -> Grants:
         """From a column of people and a column of their budgets, or tiers."""
         require_columns(engine, person=person, budget=budget)
-        lines = engine.fold(_Lines(person, budget, tiers or None))
+        allocated = is_allocation(engine, person, budget)
+        leave_out = unknown == LEAVE_OUT_WORD or (allocated and unknown is None)
+        lines = engine.fold(_Lines(person, budget, tiers or None, allocated or leave_out))
         if not lines:
             raise TooFewRows(
                 "The table of budgets is empty.",
@@ -76,7 +109,9 @@ class Grants:
                 parameter="budgets",
             )
         people, granted = (np.concatenate(arrays) for arrays in zip(*lines, strict=True))
-        return cls(people, granted)
+        if allocated and people.dtype.kind not in "iu":
+            people = np.array([strip_formula_guard(name) for name in people], dtype=object)
+        return cls(people, granted, leave_out, SOLD_PROMISE if allocated else None)
 
     @classmethod
     def from_source(
@@ -87,21 +122,26 @@ class Grants:
         tiers: Mapping[str, float] | None,
         engine: str | None,
         text: TextFormat = DEFAULT_TEXT_FORMAT,
+        unknown: str | None = None,
     ) -> Grants:
-        """From a table wherever it lives; a column of budgets that is not named is looked for in
-        the header.
+        """From a table wherever it lives; a column of people that is called otherwise there, and
+        one of budgets that is not named, are looked for in the header.
         """
         if person is None:
             raise no_owners_error()
         header = open_engine(table, engine, text=text)
-        require_columns(header, person=person)
+        person = find_person_column(header, person)
         column = find_budget_column(header, person, budget)
-        return cls.of_table(
-            open_engine(table, engine, () if tiers else (column,), text=text), person, column, tiers
-        )
+        opened = open_engine(table, engine, () if tiers else (column,), text=text)
+        return cls.of_table(opened, person, column, tiers, unknown)
 
-    def to_mapping(self) -> dict[Any, float]:
-        """Returns everybody's ε by person."""
+    def to_budgets(self) -> Any:
+        """Returns everybody's ε by person, for ``fit``: a mapping, or what was sold."""
+        if self.sold is None or not self.leave_out:
+            return self._list_by_person()
+        return SoldGrants(self)
+
+    def _list_by_person(self) -> dict[Any, float]:
         return dict(zip(self.people.tolist(), units.to_epsilon(self.granted).tolist(), strict=True))
 
     def of(self, people: Array) -> units.Units:
@@ -123,14 +163,44 @@ class Grants:
                 parameter="budgets",
             )
         place = np.minimum(np.searchsorted(own, asked), len(own) - 1)
-        if not len(own) or not np.array_equal(own[place], asked):
+        if not len(own):
+            known = np.zeros(len(asked), dtype=bool)
+        else:
+            known = np.asarray(own[place] == asked, dtype=bool)
+        if self.leave_out and len(own):
+            granted = np.where(known, self.granted[order][place], 0).astype(np.int64)
+            if not granted.any():
+                raise nobody_sells_error()
+            return granted
+        if not known.all():
             raise UnknownPeople(
                 "A row belongs to somebody without a budget.",
                 "Everybody whose rows are used has set an ε.",
-                "Add the missing budgets, or leave those rows out.",
+                "Add the missing budgets, or have people without one left out.",
                 parameter="budgets",
             )
         return np.asarray(self.granted[order][place], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SoldGrants:
+    """The allocation of a market as it was written to a file."""
+
+    grants: Grants
+
+    @property
+    def sold(self) -> tuple[str, str]:
+        """A currency and a neighbour relation."""
+        return SOLD_PROMISE
+
+    @property
+    def units(self) -> units.Units:
+        """What each has sold, in the order of the file."""
+        return self.grants.granted
+
+    def by_person(self) -> dict[Any, float]:
+        """Return ε by seller."""
+        return self.grants._list_by_person()
 
 
 def no_owners_error() -> InvalidParameter:
@@ -141,6 +211,23 @@ def no_owners_error() -> InvalidParameter:
         "Name the column of people.",
         parameter="person",
     )
+
+
+def is_allocation(engine: Engine, person: str, budget: str) -> bool:
+    """Whether a table is the allocation of a market, which has a column of payments beside."""
+    return PAYMENT_COLUMN in engine.columns() and PAYMENT_COLUMN not in (person, budget)
+
+
+def find_person_column(engine: Engine, said: str) -> str:
+    """Returns the column of people: the one that is called as in the table of rows, or the only one
+    with a usual name.
+    """
+    there = engine.columns()
+    usual = [name for name in PERSON_COLUMNS if name in there]
+    if said not in there and len(usual) == 1:
+        return usual[0]
+    require_columns(engine, person=said)
+    return said
 
 
 def find_budget_column(engine: Engine, person: str, said: str | None) -> str:
@@ -169,6 +256,7 @@ class _Lines:
     person: str
     budget: str
     tiers: Mapping[str, float] | None
+    zero_allowed: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -190,7 +278,9 @@ class _Lines:
 
     def _read_grants(self, batch: Any) -> units.Units:
         if self.tiers is None:
-            return units.round_down(as_array(batch.column(self.budget)))
+            return units.round_down(
+                as_array(batch.column(self.budget)), zero_allowed=self.zero_allowed
+            )
         place = GroupLookup(self.budget, NameIndex(list(self.tiers))).kinds(batch)
         return units.round_down(list(self.tiers.values()))[place]
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sottovoce import units
-from sottovoce.arrays import Array, Integers, invalid_names_error
+from sottovoce.arrays import Array, Integers, invalid_names_error, number_distinct, number_few
 from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.budget_table import Grants, no_owners_error
 from sottovoce.data.engine import (
@@ -111,6 +111,21 @@ class _BudgetReader:
             return ()
         return (self.column,)
 
+    def count_few(self, batch: Any) -> Tally | None:
+        """Returns how often each budget comes where few differ; None elsewhere."""
+        if self.epsilon is not None or self.tiers is not None:
+            return None
+        amounts = as_array(batch.column(self.column))
+        if amounts.dtype.kind not in "iuf":
+            return None
+        few = number_few(amounts)
+        if few is None:
+            return None
+        distinct, which = few
+        granted, same = np.unique(units.round_down(distinct), return_inverse=True)
+        counts = np.bincount(same, np.bincount(which, minlength=len(distinct)))
+        return Tally(values=granted, counts=counts.astype(np.int64))
+
     def of_rows(self, batch: Any) -> units.Units:
         if self.epsilon is not None:
             return np.broadcast_to(units.round_down(self.epsilon), (len(batch),))
@@ -148,6 +163,10 @@ class _CountKernel:
         return _Register(NameTally() if self.text else Tally(), Tally())
 
     def __call__(self, batch: Any) -> _Register:
+        if self.person is None:
+            few = self.price.count_few(batch)
+            if few is not None:
+                return _Register(Tally(), few)
         granted = self.price.of_rows(batch)
         if self.person is None:
             return _Register(Tally(), Tally.of(granted))
@@ -204,7 +223,8 @@ def _count_with_grants(
     )
     people, rows, *_ = register.people.collect_counts()
     _refuse_few(rows)
-    return _make_budgets(person, people, rows, grants.of(people))
+    budgets, owner = _make_budgets(person, people, rows, grants.of(people))
+    return replace(budgets, sold=grants.sold), owner
 
 
 def _is_text(engine: Engine, person: str) -> bool:
@@ -238,7 +258,7 @@ def _count_by_person(
 def _make_budgets(
     person: str, people: Array, rows: Array, granted: units.Units
 ) -> tuple[Budgets, GroupLookup]:
-    budgets, told = np.unique(granted, return_inverse=True)
+    budgets, told, _ = number_distinct(granted)
     kinds, codes = _group_people(budgets, told, rows)
     if people.dtype.kind == "i":
         keys: Array | NameIndex = people

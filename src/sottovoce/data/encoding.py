@@ -6,8 +6,9 @@ read of a batch (docs/theory/recoding.md).
 [low, high] becomes (x − middle)/(high − low) in [−½, ½]; a factor of K levels becomes K−1
 orthogonal contrast columns with entries in [−½, ½] (Hadamard where K is a power of two), never a
 redundant one-hot; the intercept is a column of its own. Columns that can only have one value are
-dropped. Everything is fixed by the declared bounds or schema, so the user never sees it:
-coefficients and predictions come back in their own units. A level that was not declared stands for
+dropped. Rows longer than a declared norm are shortened to it before. Everything is fixed by the
+declared bounds or schema, so the user never sees it: coefficients and predictions come back in
+their own units. A level that was not declared stands for
 none of the levels: all its contrasts are 0.
 
 **Readers** turn a batch into the recoded matrix Z, entries in [−½, ½], or, for a classifier, into
@@ -21,17 +22,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Floats, count_dimensions, list_feature_names, to_matrix
-from sottovoce.data.engine import GroupLookup, as_floats
+from sottovoce.arrays import (
+    Array,
+    Floats,
+    combine_columns,
+    count_dimensions,
+    list_feature_names,
+    to_matrix,
+)
+from sottovoce.data.engine import ArrayBatch, GroupLookup, as_floats, cut_batch
 from sottovoce.data.kernels import invalid_values_error
 from sottovoce.errors import InvalidBounds, InvalidData, InvalidParameter, InvalidSchema
 from sottovoce.schema import (
@@ -52,12 +60,18 @@ MATRIX_COLUMN = "features"
 MAX_FEATURES = 10**6
 #: A classifier's rows are whole multiples of 2^−23: products with few bits are then exact.
 GRID_BITS = 23
+#: Added and taken away again, it rounds numbers of at most ½ to whole multiples of 2^−24.
+ROUNDER = 1.5 * 2.0**28
 #: Rows of the ball stay this far inside it, so that rounding brings none beyond.
 ROUNDING_MARGIN = 1 - 1e-12
 #: The standard deviation of a number that fills its bounds evenly.
 UNIFORM_DEVIATION = 1 / math.sqrt(12)
+#: How much longer than a norm a row may be by rounding alone.
+CORNER_ROUNDING = 1e-12
 #: Rows that are worked on at a time, so that the work stays in the cache.
 BLOCK_ROWS = 2**13
+#: Numbers that are recoded at a time.
+BLOCK_NUMBERS = 2**17
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,7 @@ class Feature:
     high: float = 1.0
     levels: tuple[str, ...] = ()
     missing: float | None = None
+    norm: float | None = None  # the numbers of a row that have one are no longer than it, together
 
     @property
     def width(self) -> int:
@@ -80,11 +95,13 @@ class Feature:
     @property
     def is_sound(self) -> bool:
         """Whether limits are numbers in order, and names and levels text."""
-        limits = (self.low, self.high, *(() if self.missing is None else (self.missing,)))
+        others = (limit for limit in (self.missing, self.norm) if limit is not None)
+        limits = (self.low, self.high, *others)
         numbers = all(isinstance(limit, int | float) and math.isfinite(limit) for limit in limits)
         return (
             numbers
             and self.low <= self.high
+            and (self.norm is None or self.norm > 0)
             and all(isinstance(text, str) for text in (self.name, *self.levels))
         )
 
@@ -143,7 +160,7 @@ class Recoding:
         others = {schema.label, schema.person, schema.budget}
         features = []
         for name, column in schema.columns.items():
-            if name in others or column.kind == "text":
+            if name in others or not column.is_feature:
                 continue
             if column.kind == "factor":
                 if not column.levels:
@@ -156,7 +173,7 @@ class Recoding:
                 features.append(Feature(name, levels=column.levels))
             else:
                 low, high = schema.interval(name)
-                features.append(Feature(name, low, high, missing=column.missing))
+                features.append(Feature(name, low, high, missing=column.missing_number))
         if not features:
             raise InvalidSchema(
                 "The schema describes no features.",
@@ -166,15 +183,95 @@ class Recoding:
             )
         return cls(tuple(features))
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The number of recoded columns, p."""
         return sum(feature.width for feature in self.features)
+
+    @cached_property
+    def norm(self) -> float | None:
+        """The declared length that numbers of a row have at most, together; None without one."""
+        return next((feature.norm for feature in self.features if not feature.levels), None)
+
+    @property
+    def fills_ball(self) -> bool:
+        """Whether a norm is declared, and every number may be as large as it, either way: recoded
+        numbers of a row are then at most ½ long together, and nothing else is known of them.
+        """
+        if self.norm is None:
+            return False
+        numbers = [feature for feature in self.features if not feature.levels]
+        return all((f.low, f.high) == (-self.norm, self.norm) for f in numbers)
+
+    def declare_norm(self, norm: float) -> Recoding:
+        """Returns the recoding of rows that are shortened to this length; the same one where no row
+        within the bounds is longer.
+        """
+        numbers = [feature for feature in self.features if not feature.levels]
+        farthest = math.hypot(*(max(abs(f.low), abs(f.high)) for f in numbers))
+        if farthest <= norm * (1 + CORNER_ROUNDING):
+            return self
+        if math.hypot(*(max(f.low, -f.high, 0.0) for f in numbers)) > norm:
+            raise InvalidBounds(
+                "Every row within the bounds of the features is longer than the norm.",
+                "Rows are shortened to the norm, which would bring all of them out of the bounds.",
+                "Declare a larger norm, or bounds that lie nearer to zero.",
+                parameter="bounds",
+            )
+        return Recoding(
+            tuple(f if f.levels else _limit_length(f, float(norm)) for f in self.features)
+        )
+
+    def shorten(self, raw: Floats) -> Floats:
+        """Returns raw rows of which none is longer than the norm, by a factor for each; rows that
+        are not finite stay.
+
+        The factor is computed entry by entry, so that it does not depend on where a row stands.
+        """
+        if self.norm is None:
+            return raw
+        numbers = [j for j, feature in enumerate(self.features) if not feature.levels]
+        largest = np.zeros(len(raw))
+        for j in numbers:
+            np.maximum(largest, np.abs(raw[:, j]), out=largest)
+        # In units of the largest number no square overflows.
+        usable = np.isfinite(largest) & (largest > 0)
+        unit = np.where(usable, largest, 1.0)
+        squares = np.zeros(len(raw))
+        for j in numbers:
+            part = raw[:, j] / unit
+            squares += part * part
+        length = np.sqrt(squares)
+        longer = np.flatnonzero(usable & (length > self.norm / unit))
+        if not len(longer):
+            return raw
+        shortened = np.array(raw, dtype=np.float64)
+        factor = self.norm / length[longer]
+        for j in numbers:
+            shortened[longer, j] = raw[longer, j] / unit[longer] * factor
+        return shortened
 
     def encode(self, raw: Floats, *, spent: bool = False) -> Floats:
         """Returns the recoded matrix, entries in [−½, ½], from the raw one, a column a feature;
         ``spent``: in place.
         """
+        self.refuse_wrong_width(raw)
+        infinite = None
+        if not is_sum_finite(raw):
+            infinite = np.isinf(raw).any(axis=1)
+        raw = self.shorten(raw)
+        if self._all_numbers:
+            recoded = self._encode_numbers(raw, raw if spent else None)
+        else:
+            recoded = np.hstack(
+                [feature.encode(raw[:, j]) for j, feature in enumerate(self.features)]
+            )
+        if infinite is not None:  # refused like a missing value, not clipped: mark its row
+            recoded[infinite] = np.nan
+        return recoded
+
+    def refuse_wrong_width(self, raw: Floats) -> None:
+        """Refuses a raw matrix that has not a column for each feature."""
         if raw.shape[1] != len(self.features):
             raise InvalidData(
                 "The table has another number of features than declared.",
@@ -182,25 +279,43 @@ class Recoding:
                 "Pass the declared columns.",
                 parameter="X",
             )
-        infinite = np.isinf(raw)
-        if not any(feature.levels for feature in self.features) and self.width == raw.shape[1]:
-            recoded = self._encode_numbers(raw, raw if spent else None)
-        else:
-            recoded = np.hstack(
-                [feature.encode(raw[:, j]) for j, feature in enumerate(self.features)]
-            )
-        if infinite.any():  # an infinity is refused like a missing value, not clipped: mark its row
-            recoded[infinite.any(axis=1)] = np.nan
-        return recoded
 
-    def _encode_numbers(self, raw: Floats, out: Floats | None) -> Floats:
+    @cached_property
+    def _all_numbers(self) -> bool:
+        """Whether every feature is a number that can have several values."""
+        factors = any(feature.levels for feature in self.features)
+        return not factors and self.width == len(self.features)
+
+    @cached_property
+    def _limits(self) -> tuple[Floats, Floats]:
         low, high = (
             np.array([getattr(f, side) for f in self.features]) for side in ("low", "high")
         )
-        recoded: Floats = np.clip(raw, low, high, out=out)
-        recoded -= (low + high) / 2
-        recoded /= high - low
-        return np.clip(recoded, -0.5, 0.5, out=recoded)
+        return low, high
+
+    def _encode_numbers(self, raw: Floats, out: Floats | None) -> Floats:
+        if out is None:
+            out = np.empty_like(raw)
+        low, high = self._limits
+        with np.errstate(over="ignore"):  # what overflows lies beyond the bounds
+            combine_columns(np.subtract, raw, (low + high) / 2, out)
+            combine_columns(np.divide, out, high - low, out)
+        return np.clip(out, -0.5, 0.5, out=out)
+
+    def widen_around_zero(self) -> Recoding:
+        """Returns the recoding whose numbers lie between −m and m, m the larger size of their
+        bounds: a recoded column is then a multiple of the feature itself.
+        """
+        return Recoding(
+            tuple(
+                f
+                if f.levels
+                else replace(
+                    f, low=-max(abs(f.low), abs(f.high)), high=max(abs(f.low), abs(f.high))
+                )
+                for f in self.features
+            )
+        )
 
     def to_original_units(self, intercept: float, slopes: Floats) -> tuple[float, Floats]:
         """Returns intercept and coefficients in the features' own units (one a number, one a
@@ -263,12 +378,7 @@ class Recoding:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The recoding as public JSON."""
-        return [
-            {"name": f.name, "levels": list(f.levels)}
-            if f.levels
-            else {"name": f.name, "low": f.low, "high": f.high, "missing": f.missing}
-            for f in self.features
-        ]
+        return [_describe_feature(feature) for feature in self.features]
 
     @classmethod
     def from_dict(cls, content: list[dict[str, Any]]) -> Recoding:
@@ -281,12 +391,39 @@ class Recoding:
         return cls(features)
 
 
+def _limit_length(feature: Feature, norm: float) -> Feature:
+    """Returns a number of rows that are at most so long; its bounds come closer where 0 is between
+    them, as nothing of a shortened row is larger than its norm.
+    """
+    low, high = (feature.low, feature.high)
+    if low <= 0 <= high:
+        low = max(low, -norm)
+        high = min(high, norm)
+    return replace(feature, low=low, high=high, norm=norm)
+
+
+def _describe_feature(feature: Feature) -> dict[str, Any]:
+    if feature.levels:
+        return {"name": feature.name, "levels": list(feature.levels)}
+    told: dict[str, Any] = {
+        "name": feature.name,
+        "low": feature.low,
+        "high": feature.high,
+        "missing": feature.missing,
+    }
+    if feature.norm is not None:
+        told["norm"] = feature.norm
+    return told
+
+
 @dataclass(frozen=True, eq=False)
 class UnitBall:
     """Recoded rows z brought into the unit ball by public numbers: (c, √(1−c²)·u/max(R, ‖u‖)), u =
     (z − middle)/spread.
 
-    A row that is longer than R is shortened to it; its direction stays.
+    A row that is longer than R is shortened to it; its direction stays. With ``whole`` the constant
+    is shortened with it: φ = (c, √(1−c²)·u/R) becomes φ/max(1, ‖φ‖), which lies on the same side of
+    every plane through the origin.
     """
 
     middle: Floats
@@ -294,6 +431,7 @@ class UnitBall:
     radius: float  # R
     intercept: float  # c; 0 without one, and then there is no column for it
     bits: int | None = None  # entries are cut to whole multiples of 2^−bits
+    whole: bool = False
 
     @property
     def width(self) -> int:
@@ -314,20 +452,33 @@ class UnitBall:
         """The norm of u in the corner of the bounds that is farthest from the middle."""
         return math.sqrt(float(np.square((0.5 + np.abs(self.middle)) / self.spread).sum()))
 
+    @property
+    def shortens(self) -> bool:
+        """Whether a row within the bounds may be too long."""
+        if self.whole:
+            share = math.sqrt(1 - self.intercept**2) / self.radius
+            return math.hypot(self.intercept, share * self.longest) > 1
+        return self.radius < self.longest
+
     def rows(self, Z: Floats, *, cut: bool = True) -> Floats:
         """Returns one row of norm at most 1 for each row of Z; without ``cut`` rows stay as long
         as they are.
         """
         rows = np.empty((len(Z), self.width))
         rows[:, : self.width - len(self.middle)] = self.intercept * ROUNDING_MARGIN
-        u = np.ascontiguousarray(
-            (Z - self.middle) / self.spread
-        )  # the last bits of einsum go by the layout
+        u = np.empty(Z.shape)  # in one layout: the last bits of einsum go by it
+        combine_columns(np.subtract, Z, self.middle, u)
+        combine_columns(np.divide, u, self.spread, u)
+        scale = np.full((1, 1), self._share / self.radius)
         if cut:
             norm = np.sqrt(np.einsum("ij,ij->i", u, u))
-            scale = (self._share / np.maximum(norm, self.radius))[:, None]
-        else:
-            scale = np.full((1, 1), self._share / self.radius)
+            if self.whole:
+                share = math.sqrt(1 - self.intercept**2) / self.radius
+                longer = np.maximum(np.hypot(self.intercept, share * norm), 1.0)[:, None]
+                scale = scale / longer
+                rows[:, : self.width - len(self.middle)] /= longer
+            else:
+                scale = (self._share / np.maximum(norm, self.radius))[:, None]
         np.multiply(u, scale, out=rows[:, self.width - len(self.middle) :])
         if self.bits is not None:
             rows *= 2.0**self.bits
@@ -364,20 +515,28 @@ class UnitBall:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as public JSON."""
-        return {
+        told = {
             "middle": self.middle.tolist(),
             "spread": self.spread.tolist(),
             "radius": self.radius,
             "intercept": self.intercept,
             "bits": self.bits,
         }
+        if self.whole:
+            told["whole"] = True
+        return told
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> UnitBall:
         """Reads the numbers back from a plan."""
-        middle = np.array(content["middle"])
-        spread = np.array(content["spread"])
-        return cls(middle, spread, content["radius"], content["intercept"], content["bits"])
+        return cls(
+            np.array(content["middle"]),
+            np.array(content["spread"]),
+            content["radius"],
+            content["intercept"],
+            content["bits"],
+            content.get("whole", False),
+        )
 
 
 @dataclass(frozen=True)
@@ -400,11 +559,14 @@ class CentredBox:
 
     def rows(self, Z: Floats) -> Floats:
         """Returns one row with entries of at most ½ for each row of Z."""
-        rows = np.full((len(Z), self.width), 0.5)
-        own = rows[:, self.width - self.slopes :]
-        np.multiply(Z, 2.0**self.bits, out=own)
+        own = Z * 2.0**self.bits
         np.trunc(own, out=own)  # towards zero, which leaves every entry in the box
         own *= 2.0**-self.bits
+        if not self.intercept:
+            return own
+        rows = np.empty((len(Z), self.width))
+        rows[:, 0] = 0.5
+        rows[:, 1:] = own
         return rows
 
     def encode(self, raw: Floats, recoding: Recoding) -> Floats:
@@ -429,19 +591,70 @@ class CentredBox:
 
 
 def encode_rows(body: UnitBall | CentredBox, raw: Floats, recoding: Recoding) -> Floats:
-    """Returns rows of a ball or box from raw features, a cacheful at a time."""
-    rows = np.empty((len(raw), body.width))
-    for at in range(0, len(raw), BLOCK_ROWS):
-        rows[at : at + BLOCK_ROWS] = body.rows(recoding.encode(raw[at : at + BLOCK_ROWS]))
+    """Returns rows of a ball or box from raw features, a cacheful at a time; entries of so few bits
+    that floats of four bytes hold them are kept in these.
+    """
+    fits = body.bits is not None and body.bits <= GRID_BITS
+    rows = _make_matrix(len(raw), body.width, short=fits)
+    size = choose_block_rows(raw.shape[1])
+    for at in range(0, len(raw), size):
+        rows[at : at + size] = body.rows(recoding.encode(raw[at : at + size]))
     return rows
+
+
+def encode_numbers(raw: Floats, recoding: Recoding, *, rounded: bool) -> Floats:
+    """Returns recoded features, a cacheful at a time; ``rounded`` to whole multiples of 2^−24."""
+    recoded = _make_matrix(len(raw), recoding.width, short=rounded)
+    size = choose_block_rows(raw.shape[1])
+    for at in range(0, len(raw), size):
+        some = recoding.encode(raw[at : at + size])
+        if rounded:
+            some += ROUNDER
+            some -= ROUNDER
+        recoded[at : at + size] = some
+    return recoded
+
+
+def choose_block_rows(columns: int) -> int:
+    """Returns how many rows of so many columns are recoded at a time."""
+    return max(BLOCK_NUMBERS // max(columns, 1), 1)
+
+
+def is_sum_finite(numbers: Floats) -> bool:
+    """Whether numbers add up to a finite one: then all of them are finite, and most often they
+    are; to look at each takes longer.
+    """
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(numbers.sum()))
+
+
+def _make_matrix(rows: int, columns: int, *, short: bool) -> Floats:
+    """Returns an empty matrix, of floats of four bytes if short."""
+    if short:
+        return cast(Floats, np.empty((rows, columns), dtype=np.float32))
+    return np.empty((rows, columns))
+
+
+def round_to_grid(Z: Floats) -> Floats:
+    """Returns recoded features rounded to whole multiples of 2^−24."""
+    rounded = Z + ROUNDER
+    rounded -= ROUNDER
+    return rounded
 
 
 def make_contrasts(levels: int) -> Floats:
     """Returns the K×(K−1) table of orthogonal contrasts, the largest entry of each column ½."""
+    # Sylvester's and Helmert's matrices are written out: scipy.linalg has them, and takes longer to
+    # load than a plan takes to make.
     if levels & (levels - 1) == 0:
-        return np.asarray(scipy.linalg.hadamard(levels)[:, 1:] / 2, dtype=np.float64)
-    table = scipy.linalg.helmert(levels).T
-    return np.asarray(table / (2 * np.abs(table).max(axis=0)), dtype=np.float64)
+        signs = np.ones((1, 1))
+        while len(signs) < levels:
+            signs = np.block([[signs, signs], [signs, -signs]])
+        return np.asarray(signs[:, 1:] / 2)
+    places = np.arange(1, levels)
+    rows = np.tril(np.ones((levels, levels)), -1) - np.diag(np.arange(levels))
+    table = (rows[1:] / np.sqrt(places * (places + 1))[:, None]).T
+    return np.asarray(table / (2 * np.abs(table).max(axis=0)))
 
 
 def describe_model(recoding: Recoding, intercept: float, slopes: Floats) -> dict[str, Any]:
@@ -468,9 +681,12 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class EncodedReader:
-    """A matrix that was recoded on entry and lies in one list column."""
+    """A matrix that was recoded on entry and lies in one list column; ``rounded``: to whole
+    multiples of 2^−24, which floats of four bytes hold.
+    """
 
     recoding: Recoding
+    rounded: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -485,12 +701,50 @@ class EncodedReader:
         return self.recoding.width
 
     def matrix(self, batch: Any) -> Floats:
-        """Returns Z without a copy."""
+        """Returns Z, without a copy unless it is rounded."""
+        return np.asarray(self.read_stored(batch), dtype=np.float64)
+
+    def read_stored(self, batch: Any) -> Array:
+        """Returns the numbers as they lie in memory, which are finite where Z is."""
         if not self.width:
             return np.empty((len(batch), 0))
-        return np.asarray(
-            batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width)
-        )
+        return _read_stored(batch, self.width)
+
+
+@dataclass(frozen=True)
+class RawReader:
+    """A matrix of features as they were passed, in one list column, which is recoded whenever it
+    is read: for methods that read it once.
+    """
+
+    recoding: Recoding
+    columns: tuple[str, ...] = (MATRIX_COLUMN,)
+
+    @property
+    def width(self) -> int:
+        """The number of recoded columns, p."""
+        return self.recoding.width
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns Z, recoded."""
+        return self.recoding.encode(self.read_stored(batch))
+
+    def read_stored(self, batch: Any) -> Array:
+        """Returns the numbers as they lie in memory, which are finite where Z is."""
+        return _read_stored(batch, len(self.recoding.features))
+
+
+@dataclass(frozen=True)
+class MatrixReader:
+    """Rows of so many numbers on their grid that lie in one list column, as they are."""
+
+    width: int
+    columns: tuple[str, ...] = (MATRIX_COLUMN,)
+    rounded: bool = True
+
+    def matrix(self, batch: Any) -> Floats:
+        """Returns the rows without a copy."""
+        return _read_matrix(batch, self.width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -519,9 +773,20 @@ class UnitBallReader:
         """Returns Φ, rows of norm at most 1."""
         if self.inner is not None:
             return self.ball.rows(self.inner.matrix(batch))
-        return np.asarray(
-            batch.column(MATRIX_COLUMN).flatten().to_numpy().reshape(len(batch), self.width)
-        )
+        return _read_matrix(batch, self.width)
+
+
+def _read_matrix(batch: Any, width: int) -> Floats:
+    """Returns the list column as float64."""
+    return np.asarray(_read_stored(batch, width), dtype=np.float64)
+
+
+def _read_stored(batch: Any, width: int) -> Array:
+    """Returns the list column, without a copy."""
+    if not isinstance(batch, ArrayBatch):
+        batch = ArrayBatch.of(batch)
+    stored: Array = batch.column(MATRIX_COLUMN)
+    return stored.reshape(len(batch), width)
 
 
 @dataclass(frozen=True)
@@ -570,6 +835,8 @@ class ColumnReader:
 
 def number_levels(column: Any, levels: tuple[str, ...]) -> Floats:
     """Returns the number of each entry's level, −1 where it was not declared (or is missing)."""
+    if isinstance(column, np.ndarray):
+        column = pa.array(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(
@@ -597,6 +864,7 @@ class Label:
     low: float
     high: float
     missing: float | None = None
+    step: float | None = None  # the declared distance of possible values
 
     def values(self, batch: Any) -> Floats:
         """Returns the scaled labels."""
@@ -605,11 +873,21 @@ class Label:
             raw = np.where(np.isnan(raw), self.missing, raw)
         return self.scale_values(raw)
 
+    def widen_around_zero(self) -> Label:
+        """Returns the label between −m and m, m the larger size of its bounds: nothing is taken
+        off before it is scaled.
+        """
+        most = max(abs(self.low), abs(self.high))
+        return replace(self, low=-most, high=most)
+
     def scale_values(self, raw: Floats) -> Floats:
         """Returns (y − middle)/half-range after clipping."""
         middle = (self.low + self.high) / 2
         half = (self.high - self.low) / 2
-        return np.clip((np.clip(raw, self.low, self.high) - middle) / half, -1.0, 1.0)
+        scaled: Floats = np.clip(raw, self.low, self.high)
+        scaled -= middle
+        scaled /= half
+        return np.clip(scaled, -1.0, 1.0, out=scaled)
 
     def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
         """Returns which labels are missing or infinite and not declared to be so."""
@@ -621,6 +899,17 @@ class Label:
     def refusal(self) -> InvalidData:
         """What is said about such labels."""
         return invalid_values_error()
+
+
+@dataclass(frozen=True)
+class ScaledLabel:
+    """A label that was clipped and scaled to [−1, 1] before."""
+
+    column: str
+
+    def values(self, batch: Any) -> Floats:
+        """Returns the labels."""
+        return as_floats(batch.column(self.column))
 
 
 @dataclass(frozen=True)
@@ -642,7 +931,9 @@ class ClassLabel:
 
     def signs(self, batch: Any, positive: int) -> Floats:
         """Returns +1 for one class and −1 for the others."""
-        return np.where(self.codes(batch) == positive, 1.0, -1.0)
+        signs = 2.0 * (self.codes(batch) == positive)
+        signs -= 1.0
+        return np.asarray(signs, dtype=np.float64)
 
     def find_invalid(self, batch: Any) -> NDArray[np.bool_]:
         """Returns which labels are none of the declared classes."""
@@ -675,11 +966,29 @@ class HasInvalidRows:
 
     def __call__(self, batch: Any) -> NDArray[np.int64]:
         """Returns a 1 where anything is missing, infinite or undeclared."""
-        participating = self.participating[self.owner.kinds(batch)]
-        features = not np.isfinite(self.reader.matrix(batch)[participating]).all()
-        return np.array(
-            [features, self.label.find_invalid(batch)[participating].any()], dtype=np.int64
-        )
+        pieces = cut_batch(batch, BLOCK_ROWS)
+        return sum((self._check_piece(piece) for piece in pieces), start=self.zero())
+
+    def _check_piece(self, batch: Any) -> NDArray[np.int64]:
+        rows = self._read_rows(batch)
+        wrong = self.label.find_invalid(batch)
+        if not self._everybody:
+            participating = self.participating[self.owner.kinds(batch)]
+            rows = rows[participating]
+            wrong = wrong[participating]
+        features = not (is_sum_finite(rows) or np.isfinite(rows).all())
+        return np.array([features, wrong.any()], dtype=np.int64)
+
+    @cached_property
+    def _everybody(self) -> bool:
+        return bool(self.participating.all())
+
+    def _read_rows(self, batch: Any) -> Array:
+        stored = getattr(self.reader, "read_stored", None)
+        if stored is None:
+            return self.reader.matrix(batch)
+        found: Array = stored(batch)
+        return found
 
 
 def make_label(question: Any, column: str = VALUE) -> Label:

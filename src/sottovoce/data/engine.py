@@ -16,11 +16,12 @@ import codecs
 import importlib
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from sottovoce import units
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import FEW_NUMBERS, Array, Floats, number_few
 from sottovoce.budgets import Budgets
 from sottovoce.errors import (
     InvalidParameter,
@@ -81,7 +82,7 @@ class Engine(Protocol):
     """Rows, wherever they live."""
 
     def columns(self) -> Mapping[str, str]:
-        """Names of the columns and their kinds: number, text or other."""
+        """Names of the columns and their kinds: number, text, date, nested or other."""
 
     def fold(self, kernel: Kernel[Part]) -> Part:
         """Returns the sum of kernel(batch) over batches that hold every row exactly once."""
@@ -165,6 +166,17 @@ class InMemoryEngineKind(EngineKind, Protocol):
     def of_columns(self, columns: Mapping[str, Array]) -> Engine:
         """An engine over arrays in memory."""
 
+    def to_batch(self, columns: Mapping[str, Array]) -> Any:
+        """A batch of arrays in memory."""
+
+    def of_batches(self, batches: list[Any]) -> Engine:
+        """An engine over batches in memory."""
+
+    def of_named_columns(
+        self, table: Any, names: tuple[str, ...], others: Mapping[str, Array]
+    ) -> Engine:
+        """An engine over some columns of a table in memory, and arrays beside them."""
+
     def infer_kinds(
         self, path: str, text: TextFormat = DEFAULT_TEXT_FORMAT
     ) -> list[tuple[str, str]]:
@@ -208,6 +220,14 @@ class GroupLookup:
             return ()
         return (self.column,)
 
+    def count_keys(self) -> int:
+        """Returns how many different entries the column has, at most."""
+        if isinstance(self.keys, NameIndex):
+            return len(self.keys.names)
+        if self.keys is None:
+            return MAX_BATCH_ROWS
+        return len(self.keys)
+
     def kinds(self, batch: Any) -> Array:
         """Returns the kind of each row's owner."""
         if self.column is None:
@@ -224,10 +244,20 @@ class GroupLookup:
         return self.codes[place]
 
     def _find_numbers(self, column: Any, keys: Array) -> Array:
+        numbers = as_array(column)
+        few = None
+        if len(keys) <= FEW_NUMBERS and numbers.dtype.kind in "iuf":
+            few = number_few(numbers)
+        if few is None:
+            return self._find_places(numbers, keys)
+        distinct, which = few
+        return self._find_places(distinct, keys)[which]
+
+    def _find_places(self, numbers: Array, keys: Array) -> Array:
         if self.as_units:
-            wanted = units.round_down(as_array(column))
+            wanted = units.round_down(numbers)
         else:
-            wanted = as_array(column).astype(np.int64, copy=False)
+            wanted = numbers.astype(np.int64, copy=False)
         place = np.minimum(find_positions(keys, wanted), len(keys) - 1)
         if not np.array_equal(keys[place], wanted):
             raise UnknownPeople(
@@ -265,15 +295,81 @@ def find_positions(keys: Array, wanted: Array) -> Array:
     return place
 
 
+@dataclass(frozen=True, eq=False)
+class ArrayBatch:
+    """A batch whose columns of numbers are arrays: to cut one of Arrow's into pieces, and to look
+    at their columns, takes as long as to add some pieces up.
+    """
+
+    columns: Mapping[str, Any]
+    rows: int
+
+    @classmethod
+    def of(cls, batch: Any) -> ArrayBatch:
+        """Takes columns without gaps as arrays, and others as they are."""
+        names = batch.schema.names
+        return cls({name: _take_array(batch.column(name)) for name in names}, len(batch))
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def slice(self, start: int, count: int) -> ArrayBatch:
+        """Returns some of the rows."""
+        end = min(start + count, self.rows)
+        cut = {name: column[start:end] for name, column in self.columns.items()}
+        return ArrayBatch(cut, end - start)
+
+    def column(self, name: str) -> Any:
+        """Returns a column, an array or one of Arrow's."""
+        return self.columns[name]
+
+
+def _take_array(column: Any) -> Any:
+    """Returns a column of numbers, or of lists of so many, as an array without a copy."""
+    kind = column.type
+    if column.null_count:
+        return column
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type):
+        width = kind.list_size
+        # Arrow's flatten copies what a part of a column has.
+        numbers = column.values.slice(column.offset * width, len(column) * width)
+        return numbers.to_numpy().reshape(len(column), width)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column.to_numpy()
+    return column
+
+
+def cut_batch(batch: Any, rows: int) -> Iterator[Any]:
+    """Yields a batch in pieces of so many rows."""
+    if len(batch) > rows and not isinstance(batch, ArrayBatch):
+        batch = ArrayBatch.of(batch)
+    yield from (batch.slice(at, rows) for at in range(0, len(batch), rows))
+
+
 def as_array(column: Any) -> Array:
-    """Returns an Arrow column as a NumPy array."""
+    """Returns a column as a NumPy array."""
+    if isinstance(column, np.ndarray):
+        return column
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
+def _cast_to_numbers(column: Any) -> Any:
+    """Returns decimals and truths as floats, and other columns as they are.
+
+    With a null in it, NumPy would have a column of truths as one of objects: whether it can be read
+    must not depend on the rows.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_decimal(column.type) or pa.types.is_boolean(column.type):
+        return column.cast(pa.float64())
+    return column
+
+
 def as_floats(column: Any) -> Floats:
-    """Returns an Arrow column of numbers as float64, nulls as NaN."""
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
+    """Returns a column of numbers as float64, nulls as NaN."""
+    if not isinstance(column, np.ndarray):
+        column = _cast_to_numbers(column)
     array = as_array(column)
     if array.dtype.kind not in "buif":
         raise WrongType(
@@ -311,7 +407,7 @@ class Dataset:
     """
 
     engine: Engine
-    value: str
+    value: str  # empty where rows are counted alone
     owner: GroupLookup
     features: Any = None  # an encoding.Reader, for regressions
     label: Any = None  # an encoding.Label, for regressions
@@ -319,9 +415,41 @@ class Dataset:
     budgets: Budgets | None = None  # None until people are counted
     # False where nobody was asked for a budget: what a release costs is then what it promises
     has_grants: bool = True
+    # of a report: what each of its questions reads of the same rows, with neither engine nor owners
+    parts: Mapping[str, Dataset] = field(default_factory=dict)
+    cells: Any = None  # the cells.Cells of a table
+    parses_text: bool = False  # whether rows lie in text files, and numbers are parsed
+
+    def select_part(self, name: str) -> Dataset:
+        """Returns what one question of a report reads, of these rows."""
+        part = self.parts[name]
+        subject = replace(self.subject, column=part.value or None)
+        return replace(
+            part,
+            engine=self.engine,
+            owner=self.owner,
+            budgets=self.budgets,
+            subject=subject,
+            parses_text=self.parses_text,
+        )
+
+    def list_columns(self) -> tuple[str, ...]:
+        """Returns the private columns that are read, each once."""
+        if self.parts:
+            several = (part.list_columns() for part in self.parts.values())
+            return tuple(dict.fromkeys(name for columns in several for name in columns))
+        features = () if self.features is None else self.features.columns
+        cells = () if self.cells is None else self.cells.columns
+        own = (self.value,) if self.value else ()
+        return tuple(dict.fromkeys((*own, *features, *cells)))
 
     def list_number_columns(self) -> tuple[str, ...]:
         """Returns the columns that are read as numbers, which text files have to be told."""
+        if self.parts:
+            several = (part.list_number_columns() for part in self.parts.values())
+            return tuple(dict.fromkeys(name for columns in several for name in columns))
+        if self.cells is not None:
+            return tuple(dict.fromkeys((*self.list_value_columns(), *self.cells.number_columns)))
         if self.features is None:
             return (self.value,)
         features = self.features.recoding.features
@@ -329,6 +457,31 @@ class Dataset:
         if hasattr(self.label, "low"):
             return (self.value, *numbers)
         return numbers
+
+    def list_value_columns(self) -> tuple[str, ...]:
+        """Returns the columns of numbers that a table sums by cell: none, one, or several."""
+        if self.features is not None:
+            return tuple(self.features.columns)
+        if self.value:
+            return (self.value,)
+        return ()
+
+    def refuse_wrong_kinds(self, kinds: Mapping[str, str]) -> None:
+        """Refuses columns of cells, or columns that are summed in cells, of another kind than is
+        read of them; kinds are public, and nobody has been charged.
+        """
+        for part in (self, *self.parts.values()):
+            if part.cells is None:
+                continue
+            part.cells.refuse_wrong_columns(kinds)
+            for name in part.list_value_columns():
+                if kinds.get(name, "number") != "number":
+                    raise WrongType(
+                        f"The column {name!r} is not made of numbers.",
+                        "Sums, means, variances and covariances are of numbers.",
+                        "Convert the column, or name one of numbers.",
+                        parameter="column",
+                    )
 
 
 ENGINE_NAMES = ("arrow", "duckdb", "spark", "dask")
@@ -598,10 +751,15 @@ def _get_blas_controller() -> ThreadpoolController:
 
 def _compute_batches(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[tuple[int, Part]]:
     """Yields (rows, kernel(batch)) for every batch, in order."""
+    coming = iter(batches)
+    first = list(islice(coming, 2))
+    if len(first) == 1:  # a small table: to hand it to a thread would take longer than to add it up
+        yield len(first[0]), _apply_kernel(kernel, first[0])
+        return
     flying: deque[tuple[int, Future[Part]]] = deque()
     pool = _get_pool(count_threads(), os.getpid())
     try:
-        for batch in batches:
+        for batch in chain(first, coming):
             flying.append((len(batch), pool.submit(_apply_kernel, kernel, batch)))
             if len(flying) > count_threads() * BATCHES_AHEAD:
                 rows, future = flying.popleft()
@@ -613,6 +771,7 @@ def _compute_batches(batches: Iterable[Any], kernel: Kernel[Part]) -> Generator[
         wait([future for _, future in flying if not future.cancel()])
 
 
+@cache  # to ask the system takes as long as a kernel on a few rows
 def count_threads() -> int:
     """How many threads kernels run on in one process."""
     return min(4, os.cpu_count() or 1)

@@ -18,6 +18,23 @@ added up by person; the mean is clipped by who asked.
     φ_i = (½, z)  rows, z on a grid of 2⁻²⁴      P_l  weight, of a person
     ∇ = ℓ'·φ      the gradient of a row          L    clip
     C             steepest, a power of two: no derivative counts as more
+
+Exact sums of whole-number rows whose map was released before (docs/theory/adassp.md).
+
+Three kinds of rows, each a function of one row of the table and of public numbers. x = 2z and y lie
+in [−1, 1]:
+
+    MarginRows     (2¹³·X, X²) for X = 2¹³·(x, y) rounded
+    StandardRows   (g, u, t·v)·c, of length at most 2¹³; their products are summed
+    ResidualRows   (g, u)·c·r, of length at most 2²⁶
+
+    symbol  name
+    u       (x − centre)/scale: features around a released centre
+    c       min(1, radius/|u|): a long row counts less, with features and label
+    v, r    the label, or what a released model leaves of it, clipped and in units of the clip
+
+Every number is computed entry by entry, so that it does not depend on where a row stands. Rounding
+may lengthen a vector of k entries by √k/2, so lengths are cut by that much and a margin first.
 """
 
 from __future__ import annotations
@@ -26,19 +43,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from sottovoce.arrays import Array, Floats, Integers
 from sottovoce.budgets import BudgetGroups, has_usable_budget
-from sottovoce.data.encoding import ClassLabel, Label, Reader
-from sottovoce.data.engine import Dataset, GroupLookup
-from sottovoce.data.loss_kernels import compute_predictions, round_to_grid
+from sottovoce.data.encoding import ClassLabel, Label, Reader, round_to_grid
+from sottovoce.data.engine import Dataset, GroupLookup, cut_batch
+from sottovoce.data.loss_kernels import compute_predictions
 from sottovoce.errors import InvalidBudget
-from sottovoce.solvers.losses import Loss
+from sottovoce.solvers.losses import RowLoss
 from sottovoce.weights import Weights
 
 BITS = 13
@@ -74,8 +91,8 @@ class Products:
         limbs = np.zeros(
             (2, d, d), dtype=np.int64
         )  # a batch has at most 2^18 rows: sums stay below 2^(52+5)
-        for start in range(0, len(batch), BLOCK):
-            self._add(batch.slice(start, BLOCK), limbs)
+        for piece in cut_batch(batch, BLOCK):
+            self._add(piece, limbs)
         high, low = limbs.astype(object)
         return np.asarray((high << BITS) + low)
 
@@ -87,20 +104,40 @@ class Products:
             not weights.all()
         ):  # rows of people left out are not read: not even a NaN of theirs counts
             weights, Z, y = weights[weights > 0], Z[weights > 0], y[weights > 0]
-        coordinates = to_whole_numbers(Z, y)
+        features, label = round_rows(Z, y)
         for place, limb in enumerate((weights >> BITS, weights & (UNIT - 1))):
             if limb.any():
-                limbs[place] += (coordinates.T @ (coordinates * limb[:, None])).astype(np.int64)
+                limbs[place] += sum_limb(features, label, limb.astype(np.float64))
 
 
-def to_whole_numbers(Z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def sum_limb(features: Floats, label: Floats, weights: Floats) -> Integers:
+    """Returns Σ weight·ẑẑᵀ over at most 2^13 rows, for weights of at most 13 bits; the constant and
+    the label have rows of their own, so that features stay where they lie.
+    """
+    weighed = weights * label
+    total = weights.sum()
+    sums = np.empty((features.shape[1] + 2,) * 2)
+    sums[1:-1, 1:-1] = features.T @ (features * weights[:, None])
+    beside = np.array([UNIT * weights, weighed]) @ features
+    sums[[0, -1], 1:-1] = beside
+    sums[1:-1, [0, -1]] = beside.T
+    sums[0, 0] = UNIT**2 * total
+    sums[0, -1] = sums[-1, 0] = UNIT * weighed.sum()
+    sums[-1, -1] = weighed @ label
+    return sums.astype(np.int64)
+
+
+def to_whole_numbers(Z: Floats, y: Floats) -> Floats:
     """Returns ẑ = (1, 2z, y)·2^13 rounded to whole numbers, each within ±2^13 (as float64)."""
-    # Laid out as Z is: to turn a matrix over costs more than all the rest.
-    coordinates = np.empty((len(y), Z.shape[1] + 2), order="F" if Z.flags.f_contiguous else "C")
-    coordinates[:, 0] = UNIT
-    np.multiply(Z, 2.0 * UNIT, out=coordinates[:, 1:-1])
-    np.multiply(y, UNIT, out=coordinates[:, -1])
-    return np.asarray(np.rint(coordinates, out=coordinates), dtype=np.float64)
+    features, label = round_rows(Z, y)
+    return np.column_stack([np.full(len(label), float(UNIT)), features, label])
+
+
+def round_rows(Z: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Returns 2z and y, both times 2^13, rounded to whole numbers within ±2^13 (as float64)."""
+    features = Z * (2.0 * UNIT)
+    label = y * float(UNIT)
+    return np.rint(features, out=features), np.rint(label, out=label)
 
 
 def make_proportional_weights(kinds: BudgetGroups) -> Weights:
@@ -153,6 +190,13 @@ def bound_slope(theta: Floats, clip: float) -> float:
     return math.ldexp(1.0, math.frexp(SLOPE_FACTOR * reach + 2 * clip)[1])
 
 
+def scale_constant(theta: Floats, factor: float) -> Floats:
+    """Returns θ with its first coefficient times a factor."""
+    scaled = theta.copy()
+    scaled[0] *= factor
+    return scaled
+
+
 def clip_gradients(mean_gradients: Floats, weight: Floats, clip: float) -> Floats:
     """Returns whole numbers, a row a person: the gradient, of length at most ``clip``, in units of
     clip/weight.
@@ -171,28 +215,28 @@ class Gradients:
 
     reader: Reader
     label: Label | ClassLabel
-    loss: Loss
+    loss: RowLoss
     theta: Floats
     clip: float
+    constant: float = 0.5  # a power of two, of rows φ = (constant, z)
 
     def of_rows(self, Z: Floats, y: Floats) -> Floats:
         """Returns ℓ'·φ, computed entry by entry, so that it does not depend on where a row
         stands.
         """
         rows = round_to_grid(Z)
-        slope = np.nan_to_num(
-            self.loss.derivative(compute_predictions(rows, self.theta), y), nan=0.0
-        )
+        theta = scale_constant(self.theta, 2 * self.constant)  # for rows (½, z)
+        slope = np.nan_to_num(self.loss.derivative(compute_predictions(rows, theta), y), nan=0.0)
         most = bound_slope(self.theta, self.clip)
         slope = np.clip(slope, -most, most)
         gradients = np.empty((len(y), len(self.theta)))
-        gradients[:, 0] = slope / 2
+        gradients[:, 0] = slope * self.constant
         np.multiply(rows, slope[:, None], out=gradients[:, 1:])
         return gradients
 
     def _pieces(self, batch: Any) -> Iterator[Any]:
         size = min(GRADIENT_PIECE, max(PIECE_NUMBERS // len(self.theta), 1))
-        yield from (batch.slice(at, size) for at in range(0, len(batch), size))
+        yield from cut_batch(batch, size)
 
     def _read_gradients(self, batch: Any, participating: NDArray[np.bool_]) -> Floats:
         """Returns the gradients of rows that take part; no other is read."""
@@ -327,5 +371,194 @@ def _add_lines(line: Integers, numbers: Integers) -> tuple[Integers, Integers]:
     # A product with a matrix of ones and zeros, in whole numbers: four times as fast as
     # np.add.reduceat.
     ones = np.ones(len(line), dtype=np.int64)
-    which = csr_array((ones, order, np.append(first, len(line))), shape=(len(first), len(line)))
+    which = scipy.sparse.csr_array(
+        (ones, order, np.append(first, len(line))), shape=(len(first), len(line))
+    )
     return line[order[first]], which @ numbers
+
+
+#: Of a vector that is summed as it is.
+LENGTH = UNIT**2
+#: Covers every rounding of doubles before the last one, for up to `MOST_COLUMNS` columns.
+LENGTH_MARGIN = 1 - 2.0**-30
+
+
+class RowMap(Protocol):
+    """What whole numbers a row gives."""
+
+    def count_entries(self, slopes: int) -> int:
+        """Returns how many numbers a row of so many features gives."""
+
+    def to_whole_numbers(self, Z: Floats, y: Floats) -> Floats:
+        """Returns them, a row each, as doubles."""
+
+
+@dataclass(frozen=True)
+class MarginRows:
+    """Every coordinate by itself: its value and its square, both within ±2²⁶."""
+
+    def count_entries(self, slopes: int) -> int:
+        """Features and label, twice."""
+        return 2 * (slopes + 1)
+
+    def to_whole_numbers(self, Z: Floats, y: Floats) -> Floats:
+        """Returns (2¹³·X, X²), |X_j| ≤ 2¹³."""
+        X = np.rint(np.column_stack([2.0 * Z, y]) * UNIT)
+        return np.hstack([X * UNIT, X * X])
+
+
+@dataclass(frozen=True, eq=False)
+class RowFrame:
+    """Where rows are centred, how they are scaled, and where they are cut; all of it released or
+    public.
+    """
+
+    centre: Floats  # of x
+    scale: Floats
+    middle: float  # of y
+    radius: float
+
+    def standardise(self, Z: Floats) -> tuple[Floats, Floats]:
+        """Returns u, and c."""
+        u = (2.0 * Z - self.centre) / self.scale
+        squares = np.zeros(len(Z))
+        for column in u.T:
+            squares += column * column
+        return u, self.radius / np.maximum(np.sqrt(squares), self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class StandardRows:
+    """Rows (g, u, t·v)·c with |v| ≤ 1, scaled so that none is longer than 2¹³."""
+
+    frame: RowFrame
+    intercept: float  # g
+    label: float  # t
+    clip: float  # of the label, around its middle
+
+    def count_entries(self, slopes: int) -> int:
+        """The intercept, the features and the label."""
+        return slopes + 2
+
+    @property
+    def length(self) -> float:
+        """The most that the length of (g, u, t·v)·c can be."""
+        return math.sqrt(self.intercept**2 + self.frame.radius**2 + self.label**2)
+
+    def compute_unit(self, slopes: int) -> float:
+        """What one step of the whole numbers is, in the row's own units."""
+        most = UNIT - math.sqrt(self.count_entries(slopes)) / 2 - 1
+        return float(self.length / (most * LENGTH_MARGIN))
+
+    def to_whole_numbers(self, Z: Floats, y: Floats) -> Floats:
+        """Returns the rows, each of length at most 2¹³ exactly."""
+        u, c = self.frame.standardise(Z)
+        v = np.clip((y - self.frame.middle) / self.clip, -1.0, 1.0)
+        rows = np.column_stack([np.full(len(y), self.intercept), u, self.label * v])
+        scaled = rows * (c / self.compute_unit(Z.shape[1]))[:, None]
+        return np.asarray(np.rint(scaled), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualRows:
+    """Rows (g, u)·c·r with |r| ≤ 1, scaled so that none is longer than 2²⁶."""
+
+    frame: RowFrame
+    intercept: float  # g
+    constant: float  # of the model, around the label's middle
+    slopes: Floats  # of u
+    clip: float  # of residuals
+
+    def count_entries(self, slopes: int) -> int:
+        """The intercept and the features."""
+        return slopes + 1
+
+    @property
+    def length(self) -> float:
+        """The most that the length of (g, u)·c can be."""
+        return math.hypot(self.intercept, self.frame.radius)
+
+    def compute_unit(self, slopes: int) -> float:
+        """What one step of the whole numbers is, in units of a feature times a label."""
+        most = LENGTH - math.sqrt(self.count_entries(slopes)) / 2 - 1
+        return float(self.length * self.clip / (most * LENGTH_MARGIN))
+
+    def to_whole_numbers(self, Z: Floats, y: Floats) -> Floats:
+        """Returns the rows, each of length at most 2²⁶ exactly."""
+        u, c = self.frame.standardise(Z)
+        predicted = np.full(len(y), self.frame.middle + self.constant)
+        for column, slope in zip(u.T, self.slopes, strict=True):
+            predicted += column * slope
+        r = np.clip(np.nan_to_num(y - predicted, nan=0.0), -self.clip, self.clip)
+        rows = np.column_stack([np.full(len(y), self.intercept), u])
+        scaled = rows * (c * r / self.compute_unit(Z.shape[1]))[:, None]
+        return np.asarray(np.rint(scaled), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedSums:
+    """Σ weight·row over the rows of people who take part, as Python integers."""
+
+    reader: Reader
+    label: Label
+    owner: GroupLookup
+    weights: NDArray[np.int64]  # of one row, by kind, below 2^26
+    rows: RowMap
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a batch must have."""
+        return tuple(dict.fromkeys((self.label.column, *self.reader.columns, *self.owner.columns)))
+
+    def zero(self) -> Array:
+        """Sums over no rows."""
+        return np.zeros(self.rows.count_entries(self.reader.width), dtype=object)
+
+    def __call__(self, batch: Any) -> Array:
+        """Returns the exact sums over the batch: in a block of 2¹³ rows every partial sum of a limb
+        of 13 bits times an entry of 26 stays below 2^52, and a batch has at most 2^18 rows.
+        """
+        shape = (2, *self.zero().shape)
+        limbs = np.zeros(shape, dtype=np.int64)
+        for piece in cut_batch(batch, BLOCK):
+            self._add(piece, limbs)
+        high, low = limbs.astype(object)
+        return np.asarray((high << BITS) + low)
+
+    def _add(self, batch: Any, limbs: NDArray[np.int64]) -> None:
+        weights = self.weights[self.owner.kinds(batch)]
+        Z = self.reader.matrix(batch)
+        y = self.label.values(batch)
+        if not weights.all():  # rows of people left out are not read
+            taking_part = weights > 0
+            weights, Z, y = weights[taking_part], Z[taking_part], y[taking_part]
+        rows = self.rows.to_whole_numbers(Z, y)
+        for place, limb in enumerate((weights >> BITS, weights & (UNIT - 1))):
+            if limb.any():
+                limbs[place] += self._sum_limb(rows, limb.astype(np.float64)).astype(np.int64)
+
+    def _sum_limb(self, rows: Floats, limb: Floats) -> Floats:
+        return np.asarray(limb @ rows)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedProducts(MappedSums):
+    """Σ weight·row·rowᵀ, of rows of length at most 2¹³."""
+
+    def zero(self) -> Array:
+        """Sums over no rows."""
+        entries = self.rows.count_entries(self.reader.width)
+        return np.zeros((entries, entries), dtype=object)
+
+    def _sum_limb(self, rows: Floats, limb: Floats) -> Floats:
+        return np.asarray(rows.T @ (rows * limb[:, None]))
+
+
+def sum_rows(rows: Dataset, weights: NDArray[np.int64], row_map: RowMap) -> Array:
+    """Returns the exact sums of the rows of a question under a map."""
+    return rows.engine.fold(MappedSums(rows.features, rows.label, rows.owner, weights, row_map))
+
+
+def sum_row_products(rows: Dataset, weights: NDArray[np.int64], row_map: RowMap) -> Array:
+    """Returns the exact sums of the products of rows under a map."""
+    return rows.engine.fold(MappedProducts(rows.features, rows.label, rows.owner, weights, row_map))

@@ -24,8 +24,9 @@ from sottovoce.arrays import (
     get_named_column,
     list_feature_names,
 )
-from sottovoce.budgets import Budgets, refuse_another_order, series_to_mapping
+from sottovoce.budgets import Budgets, SupportsSale, refuse_another_order, series_to_mapping
 from sottovoce.data.budget_table import Grants
+from sottovoce.data.cells import Cells
 from sottovoce.data.census import scale_budgets, take_census
 from sottovoce.data.encoding import ClassLabel, ColumnReader, Label, Recoding
 from sottovoce.data.engine import (
@@ -35,6 +36,7 @@ from sottovoce.data.engine import (
     GroupLookup,
     TextFormat,
     Watch,
+    get_engine,
     get_table_label,
     is_external_table,
     open_engine,
@@ -55,6 +57,8 @@ from sottovoce.schema import (
 #: What ``groups`` says where each row is to count as a person of its own, although a schema names
 #: people.
 ROWS_MARKER = "rows"
+#: Stands for an ε that the ledger tells.
+ANY_EPSILON = 1.0
 #: The engine of rows that are described and not opened yet.
 UNOPENED: Any = None
 
@@ -63,8 +67,12 @@ def find_schema(question: Any) -> Schema:
     """Returns the schema that a question, or one inside it, has as its bounds; an empty one where
     there is none.
     """
+    own = getattr(question, "get_schema", None)
+    if own is not None:
+        found: Schema = own()
+        return found
     while question is not None:
-        for name in ("bounds", "label_bounds"):
+        for name in ("bounds", "label_bounds", "schema"):
             bounds = getattr(question, name, None)
             if isinstance(bounds, Schema):
                 return bounds
@@ -99,7 +107,7 @@ def _is_values(word: Any) -> bool:
     """Whether this is a column itself (or Budgets, which know their rows), and neither a name nor a
     number.
     """
-    if word is None or isinstance(word, str | Mapping) or _is_table(word):
+    if word is None or isinstance(word, str | Mapping | SupportsSale) or _is_table(word):
         return False
     return isinstance(word, Budgets) or count_dimensions(word) > 0
 
@@ -188,15 +196,19 @@ def _drop_used_columns(
     question: Any, X: Any, names: list[str] | None, y: Any, said: tuple[Any, ...]
 ) -> Any:
     """Returns the table without the columns that have another purpose, unless a schema says which
-    are features.
+    are features, or questions name their columns themselves.
     """
+    if getattr(question, "one_table", False):
+        return X
     schema = find_schema(question)
     used = {
         name
         for name in (*said, schema.person, schema.budget, schema.label)
         if isinstance(name, str)
     }
-    if names is None or not used or isinstance(getattr(question, "bounds", None), Schema):
+    if names is None or not used or names_features(question):
+        return X
+    if getattr(question, "reads_cells", False):  # which names its columns
         return X
     others = [name for name in names if name not in used]
     if not isinstance(y, str) and getattr(y, "name", None) in others:
@@ -209,6 +221,15 @@ def _drop_used_columns(
     if isinstance(X, pa.Table):
         return X.select(others)
     return X[others]
+
+
+def names_features(question: Any) -> bool:
+    """Whether the bounds of a question are a schema that says which columns are features; where
+    labels alone are private, all others are.
+    """
+    return isinstance(getattr(question, "bounds", None), Schema) and not hasattr(
+        question, "label_bounds"
+    )
 
 
 def select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:
@@ -233,6 +254,17 @@ def describe_rows(label: Label | ClassLabel, recoding: Recoding | None = None) -
     return Dataset(UNOPENED, label.column, GroupLookup(), reader, label)
 
 
+def describe_cells(cells: Cells, label: Label | None = None, features: Any = None) -> Dataset:
+    """Returns what is read of a table by cells: the columns of the cells, and the numbers that are
+    summed in them, one as a label or several as features; neither where rows are counted.
+    """
+    if label is None:
+        value = ""
+    else:
+        value = label.column
+    return Dataset(UNOPENED, value, GroupLookup(), features, label, cells=cells)
+
+
 @dataclass(frozen=True, eq=False)
 class DataSource:
     """Where budgets and rows come from: a table, and what its columns are for."""
@@ -249,13 +281,21 @@ class DataSource:
     # for a model: the schema with its label and features, and nothing else
     features: Schema | None = None
     share: float = 1.0  # how much of what everybody grants may be spent
-    budgets: Any = None  # a table of its own with everybody's budget, or a mapping from person
+    # whether all that each has left in a ledger is spent: "leave-out" or "refuse", for who has no
+    # account there; budgets are not asked for then
+    spend_left: str | None = None
+    # a table of its own with everybody's budget, a mapping from person, or what was sold
+    budgets: Any = None
+    # what becomes of people whom that does not name: "leave-out", "refuse"; None: left out of a
+    # sale, and refused elsewhere
+    unknown: str | None = None
     engine: str | None = None  # what reads the table; None: what suits it
     text: TextFormat | None = None  # how text files are written; None: as their headers tell
     # whether each row was asked for as a person of its own, although the schema names people
     by_row: bool = False
     name: str | None = None  # what the table is called in a release; None: the name of its file
     units: Mapping[str, str] = field(default_factory=dict)  # declared units, by column
+    asked: tuple[str, ...] = ()  # the private columns, where questions name them themselves
     others: tuple[str, ...] = ()  # columns without a purpose so far, in the table's order
     in_memory: bool = False  # whether what follows are the columns themselves
     labels: Any = None
@@ -298,7 +338,8 @@ class DataSource:
         names = list_feature_names(X)
         if names is None:
             _refuse_names(y, None if is_rows_marker(groups) else groups)
-        if y is None and names is not None and schema.label in names:
+        named = names is not None and not getattr(question, "one_table", False)
+        if y is None and named and schema.label in (names or ()):
             y = schema.label
         if isinstance(y, str):
             column = y
@@ -316,8 +357,7 @@ class DataSource:
             epsilon = convert_tiers(get_named_column(X, budget), select_tiers(schema, budget))
         elif _is_table(epsilon) and not isinstance(epsilon, str):
             people = person if isinstance(person, str) else schema.person
-            grants = Grants.from_source(epsilon, people, None, schema.tiers, None)
-            epsilon = grants.to_mapping()
+            epsilon = Grants.from_source(epsilon, people, None, schema.tiers, None).to_budgets()
         if column is None:
             labels = y
         else:
@@ -362,7 +402,9 @@ class DataSource:
         budget = epsilon if isinstance(epsilon, str) else None
         _refuse_one_column_twice(column, person, budget)
         require_columns(header, column, person=person, budget=budget)
-        apart = budget is None and (isinstance(epsilon, Mapping) or _is_table(epsilon))
+        apart = budget is None and (
+            isinstance(epsilon, Mapping | SupportsSale) or _is_table(epsilon)
+        )
         return cls(
             table,
             column=column,
@@ -384,6 +426,8 @@ class DataSource:
         """The private columns: the one in question, if there is one yet, or a label and its
         features.
         """
+        if self.asked:
+            return self.asked
         if self.features is not None:
             return tuple(self.features.columns)
         if self.column is None:
@@ -405,7 +449,8 @@ class DataSource:
         column = self.column
         if column is None and self.in_memory:
             column = get_column_name(self.table if self.labels is None else self.labels)
-        if column is None and isinstance(self.schema, Schema):
+        several = bool(self.asked)  # questions that name their columns themselves
+        if column is None and not several and isinstance(self.schema, Schema):
             column = self.schema.label
         return Subject(column, self.name or get_table_label(self.table), self.units)
 
@@ -433,11 +478,28 @@ class DataSource:
         schema = self._require_schema()
         return self._complete_names(schema)._complete_bounds(schema)._select_features(schema)
 
+    def for_table(self) -> Self:
+        """Returns the same question, completed, about columns that its own parameters name."""
+        # Without its label: a plan that is shown must be about the same as the one that is made.
+        schema = replace(self._load_schema() or Schema(), label=None)
+        return replace(self, column=None, schema=schema)._complete_names(schema)
+
+    def load_schema(self) -> Schema | None:
+        """Returns the schema that describes the table, if there is one."""
+        return self._load_schema()
+
     def for_classification(self) -> Self:
         """Returns the same for a label that is a factor, whose levels are the classes."""
         schema = self._require_schema()
         refuse_no_classes(str(schema.label), schema.columns.get(str(schema.label)))
         return self._complete_names(schema)._select_features(schema)
+
+    def for_report(self) -> Self:
+        """Returns the same table with what the schema adds, for questions that name their columns
+        themselves.
+        """
+        schema = self._load_schema() or Schema()
+        return replace(self._complete_names(schema), column=None, schema=schema)
 
     def complete(self) -> Self:
         """Returns the same question with what the schema adds; refuses it if something is still
@@ -445,6 +507,10 @@ class DataSource:
         """
         schema = self._load_schema() or Schema()
         return self._complete_names(schema)._complete_bounds(schema)
+
+    def find_declared(self) -> Schema | None:
+        """The schema that was given, read from its file where it is one."""
+        return self._load_schema()
 
     def _load_schema(self) -> Schema | None:
         if isinstance(self.schema, Path):
@@ -472,12 +538,21 @@ class DataSource:
         return whole
 
     def _select_features(self, schema: Schema) -> Self:
-        # What names people or budgets, here or in the schema, is no feature; neither is text.
+        # What names people or budgets, here or in the schema, is no feature; nor is text or a date.
         others = {self.person, self.budget, schema.person, schema.budget}
-        kept = {n: c for n, c in schema.columns.items() if n not in others and c.kind != "text"}
+        kept = {n: c for n, c in schema.columns.items() if n not in others and c.is_feature}
         return replace(self, features=Schema(columns=kept, label=schema.label))
 
     def _complete_budget(self, schema: Schema) -> Self:
+        if self.spend_left is not None:
+            if (self.budget, self.budgets, self.epsilon) != (None, None, None):
+                raise InvalidParameter(
+                    "Budgets are given, and all that is left in the ledger is to be spent.",
+                    "One of them says what this release may cost.",
+                    "Leave one of them out.",
+                    parameter="epsilon",
+                )
+            return replace(self, epsilon=ANY_EPSILON)
         budget = self.budget or (schema.budget if self.epsilon is None else None)
         if (budget is None and self.budgets is None) == (self.epsilon is None):
             raise InvalidParameter(
@@ -510,7 +585,7 @@ class DataSource:
             )
         described = schema.columns.get(self.column)
         if self.missing is None and described is not None:
-            missing = described.missing
+            missing = described.missing_number
         else:
             missing = self.missing
         return replace(self, bounds=self.bounds or schema.interval(self.column), missing=missing)
@@ -581,16 +656,20 @@ class DataSource:
             is told how many rows were read.
         """
         engine = self._open(rows.list_number_columns(), watch)
-        if rows.features is None:
-            features: tuple[str, ...] = ()
-        else:
-            features = rows.features.columns
+        rows.refuse_wrong_kinds(engine.columns())
         require_columns(
-            engine, rows.value, *features, budget=self._budget_column, person=self.person
+            engine, *rows.list_columns(), budget=self._budget_column, person=self.person
         )
         budgets, owner = self._count(engine)
-        subject = replace(self.subject, column=rows.value)
-        return replace(rows, engine=engine, owner=owner, budgets=budgets, subject=subject)
+        subject = replace(self.subject, column=rows.value or None)
+        return replace(
+            rows,
+            engine=engine,
+            owner=owner,
+            budgets=budgets,
+            subject=subject,
+            parses_text=_parses_text(self.table),
+        )
 
     def read_budgets(self, watch: Watch | None = None) -> tuple[Budgets, GroupLookup]:
         """Returns everybody's budget and how to find a row's owner; the columns in question are
@@ -608,15 +687,20 @@ class DataSource:
             return self
         named = [name for name in (self.column, self.budget, self.person) if name is not None]
         priced = None if self.tiers else self.budget
-        numbers = tuple(n for n in (*self.others, self.column, priced) if n is not None)
-        whole = read_columns(open_engine(self.table, numbers=numbers), (*self.others, *named))
+        if self.features is None:
+            private: tuple[str | None, ...] = (*self.others, self.column)
+        else:
+            private = self.private_numbers
+        numbers = tuple(n for n in (*private, priced) if n is not None)
+        engine = open_engine(self.table, numbers=numbers, text=self.text or DEFAULT_TEXT_FORMAT)
+        whole = read_columns(engine, (*self.others, *named))
         epsilon = self.epsilon
         if self.budget is not None:
             epsilon = convert_tiers(whole.column(self.budget), self.tiers)
         elif isinstance(self.budgets, Mapping):
             epsilon = self.budgets
         elif self.budgets is not None:
-            epsilon = self._read_grants().to_mapping()
+            epsilon = self._read_grants().to_budgets()
         return replace(
             self,
             table=whole.select(list(self.others)),
@@ -627,6 +711,24 @@ class DataSource:
             labels=None if self.column is None else whole.column(self.column),
             owners=None if self.person is None else whole.column(self.person),
         )
+
+    def load_rows(self, *, labels: bool = True) -> Self:
+        """Returns label and features of a model in memory; without ``labels`` its label is not
+        read.
+        """
+        names = tuple(name for name in self.private_columns if name != self.column)
+        others = set(names) - set(self.private_numbers)
+        if others:
+            raise InvalidParameter(
+                f"The feature {min(others)!r} is no number.",
+                "Public features of this question are numbers.",
+                "Leave it out of the schema, or write it as numbers, such as 0 and 1.",
+                parameter="schema.columns",
+            )
+        whole = replace(self, others=names or self.others)
+        if labels:
+            return whole.load()
+        return replace(whole, column=None, features=None).load()
 
     @property
     def _budget_column(self) -> str | None:
@@ -656,12 +758,26 @@ class DataSource:
         return scale_budgets(*counted, self.share)
 
     def _read_grants(self) -> Grants:
+        if isinstance(self.budgets, SupportsSale):
+            return Grants.of_sale(self.budgets, self.unknown)
         if isinstance(self.budgets, Mapping):
-            return Grants.of_mapping(self.budgets)
+            return Grants.of_mapping(self.budgets, self.unknown)
         text = self.text or DEFAULT_TEXT_FORMAT
         return Grants.from_source(
-            self.budgets, self.person, self.budget, self.tiers or None, self.engine, text
+            self.budgets,
+            self.person,
+            self.budget,
+            self.tiers or None,
+            self.engine,
+            text,
+            self.unknown,
         )
+
+
+def _parses_text(table: Any) -> bool:
+    """Whether a table lies in text files; these are Arrow's, whichever engine reads them."""
+    arrow: Any = get_engine("arrow")
+    return bool(arrow.parses_text(table))
 
 
 def _is_table(budget: Any) -> bool:

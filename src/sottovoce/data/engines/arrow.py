@@ -63,21 +63,35 @@ MIN_BATCH_ROWS = 2**14
 class ArrowEngine:
     """Rows of an Arrow table or dataset."""
 
-    def __init__(self, rows: pa.Table | ds.Dataset, watch: Watch | None = None) -> None:
+    def __init__(
+        self, rows: pa.Table | ds.Dataset, watch: Watch | None = None, *, by_path: bool = False
+    ) -> None:
         self._rows = rows
         self._watch = watch
+        self._by_path = by_path  # whether the files are all there is to know about the rows
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are in this process's memory."""
+        return isinstance(self._rows, pa.Table)
 
     def columns(self) -> Mapping[str, str]:
-        """Names of the columns and their kinds: number, text or other."""
+        """Names of the columns and their kinds: number, text, date, nested or other."""
         return list_kinds(self._rows.schema)
 
     def fold(self, kernel: Kernel[Part]) -> Part:
         """Returns the sum of kernel(batch) over batches that hold every row exactly once."""
-        return engine.fold_batches(self._batches(kernel.columns), kernel, self._watch)
+        words = getattr(kernel, "word_columns", ())
+        return engine.fold_batches(self._batches(kernel.columns, words), kernel, self._watch)
 
-    def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, columns: tuple[str, ...], words: tuple[str, ...]
+    ) -> Iterator[pa.RecordBatch]:
         if not isinstance(self._rows, pa.Table):
-            yield from read_batches(self._rows, columns)
+            rows = self._rows
+            if words and self._by_path:
+                rows = read_as_dictionaries(rows, words)
+            yield from read_batches(rows, columns)
             return
         share = -(-len(self._rows) // engine.count_threads())
         size = min(engine.choose_batch_rows(columns), max(share, MIN_BATCH_ROWS))
@@ -89,6 +103,28 @@ def of_columns(columns: Mapping[str, Array]) -> Engine:
     return ArrowEngine(pa.table({name: _to_arrow(array) for name, array in columns.items()}))
 
 
+def to_batch(columns: Mapping[str, Array]) -> pa.RecordBatch:
+    """A batch of arrays in memory; they are not copied."""
+    return pa.record_batch({name: _to_arrow(array) for name, array in columns.items()})
+
+
+def of_batches(batches: list[pa.RecordBatch]) -> Engine:
+    """An engine over batches in memory."""
+    return ArrowEngine(pa.Table.from_batches(batches))
+
+
+def of_named_columns(table: Any, names: tuple[str, ...], others: Mapping[str, Array]) -> Engine:
+    """An engine over some columns of a table in memory, and arrays beside them."""
+    if isinstance(table, pa.Table):
+        narrow = table.select(list(names))
+    else:
+        narrow = table[list(names)]
+    rows = to_arrow_table(narrow)
+    for name, array in others.items():
+        rows = rows.append_column(name, _to_arrow(array))
+    return ArrowEngine(rows)
+
+
 def of_table(table: Any, watch: Watch | None = None) -> Engine:
     """An engine over an Arrow table or dataset, or a data frame of pandas or polars."""
     if isinstance(table, pa.RecordBatchReader):
@@ -98,13 +134,20 @@ def of_table(table: Any, watch: Watch | None = None) -> Engine:
             "Pass a dataset or a table.",
             parameter="table",
         )
-    if isinstance(table, pa.Table | ds.Dataset):
+    if isinstance(table, ds.Dataset):
         _refuse_dropped_rows(table)
         return ArrowEngine(table, watch)
+    return ArrowEngine(to_arrow_table(table), watch)
+
+
+def to_arrow_table(table: Any) -> pa.Table:
+    """Returns a table in memory as Arrow has it: one of Arrow's, or a frame of pandas or polars."""
+    if isinstance(table, pa.Table):
+        return table
     try:
         if hasattr(table, "to_arrow"):  # polars
-            return ArrowEngine(table.to_arrow(), watch)
-        return ArrowEngine(pa.Table.from_pandas(table, preserve_index=False), watch)
+            return table.to_arrow()
+        return pa.Table.from_pandas(table, preserve_index=False)
     except Exception:
         pass  # raised below: the message of somebody else's table may quote a cell
     raise WrongType(
@@ -154,7 +197,7 @@ def open_table(
     text: TextFormat = DEFAULT_TEXT_FORMAT,
 ) -> Engine:
     """An engine over CSV or Parquet: a file, a folder, or a pattern like ``claims/*.parquet``."""
-    return ArrowEngine(open_dataset(path, numbers, text), watch)
+    return ArrowEngine(open_dataset(path, numbers, text), watch, by_path=True)
 
 
 def list_files(path: str) -> list[str]:
@@ -209,6 +252,15 @@ def is_text(path: str) -> bool:
     return _all_end_in(list_files(path), CSV)
 
 
+def parses_text(table: Any) -> bool:
+    """Whether a table lies in text files, of which a cell may turn out to be no number."""
+    if isinstance(table, str | Path):
+        path = str(table)
+        return engine.DATABASE_MARK not in path and is_text(path)
+    parts = getattr(table, "children", [table])  # a union of datasets has several
+    return any(isinstance(getattr(part, "format", None), ds.CsvFileFormat) for part in parts)
+
+
 def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple[str, str]]:
     """Returns names and kinds of columns; those of CSV are told by the file's beginning."""
     first = list_files(path)[:1]
@@ -233,8 +285,8 @@ def infer_kinds(path: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> list[tuple
 
 
 def classify_type(kind: Any) -> str:
-    """Returns number, text or other, for a type of Arrow's; a column without any value may be read
-    as numbers.
+    """Returns number, text, date, nested or other, for a type of Arrow's; a column without any
+    value may be read as numbers.
     """
     if pa.types.is_dictionary(kind):
         value = kind.value_type
@@ -252,6 +304,10 @@ def classify_type(kind: Any) -> str:
     text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     if any(test(value) for test in text):
         return "text"
+    if pa.types.is_date(value) or pa.types.is_timestamp(value):
+        return "date"
+    if pa.types.is_nested(value):
+        return "nested"
     return "other"
 
 
@@ -286,6 +342,28 @@ def read_batches(rows: ds.Dataset, columns: tuple[str, ...]) -> Iterator[pa.Reco
             columns=list(columns), **_make_scan_options(getattr(rows, "format", None), columns)
         )
     )
+
+
+def read_as_dictionaries(rows: ds.Dataset, words: tuple[str, ...]) -> ds.Dataset:
+    """Returns Parquet files opened so that columns of text with few words come as dictionaries, as
+    they are stored: they are then not written out row by row.
+    """
+    if not isinstance(rows.format, ds.ParquetFileFormat):
+        return rows
+    schemas = [rows.schema, *(fragment.physical_schema for fragment in rows.get_fragments())]
+    kept = [
+        name
+        for name in words
+        if all(pa.types.is_string(schema.field(name).type) for schema in schemas)
+    ]
+    if not kept:
+        return rows
+    types = {
+        field.name: pa.dictionary(pa.int32(), pa.string()) if field.name in kept else field.type
+        for field in rows.schema
+    }
+    form = ds.ParquetFileFormat(dictionary_columns=kept)
+    return ds.dataset(rows.files, schema=pa.schema(types), format=form)
 
 
 def split_dataset(rows: ds.Dataset) -> list[Piece]:

@@ -83,7 +83,7 @@ class DaskEngine:
     watch: Watch | None = None
 
     def columns(self) -> Mapping[str, str]:
-        """Names of the columns and their kinds: number, text or other."""
+        """Names of the columns and their kinds: number, text, date, nested or other."""
         return self.kinds
 
     def fold(self, kernel: Kernel[Part]) -> Part:

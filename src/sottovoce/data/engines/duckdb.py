@@ -20,14 +20,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sottovoce.data import engine
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, Kernel, Part, TextFormat, Watch
-from sottovoce.data.engines import arrow
+from sottovoce.data.engines import arrow, duckdb_groups
+from sottovoce.data.grouping import GROUP_ROWS
 from sottovoce.errors import InvalidData, WrongType
 from sottovoce.private_files import Scratch
 
@@ -59,7 +61,7 @@ class DuckDBEngine:
             )
 
     def columns(self) -> Mapping[str, str]:
-        """Names of the columns and their kinds: number, text or other."""
+        """Names of the columns and their kinds: number, text, date, nested or other."""
         if self.declared is None:
             return self._kinds
         return self.declared
@@ -68,13 +70,49 @@ class DuckDBEngine:
         """Returns the sum of kernel(batch) over batches that together hold every row exactly
         once.
         """
+        query = self._write_group_query(kernel)
         with self.turns:
+            if query is not None:
+                return self._fold_groups(query, kernel)
             return engine.fold_batches(self._batches(kernel.columns), kernel, self.watch)
 
+    def _write_group_query(self, kernel: Any) -> duckdb_groups.GroupQuery | None:
+        """Returns how DuckDB groups the rows first, where the kernel allows it."""
+        make_grouping = getattr(kernel, "make_grouping", None)
+        grouping = None if make_grouping is None else make_grouping()
+        if grouping is None:
+            return None
+        with self.turns:
+            types = dict(zip(self.relation.columns, map(str, self.relation.types), strict=True))
+        return duckdb_groups.write_group_query(grouping, types)
+
+    def _fold_groups(self, query: duckdb_groups.GroupQuery, kernel: Kernel[Part]) -> Part:
+        grouped: Any = kernel
+        total: Any = kernel.zero()
+        done = 0
+        for batch in self._read(
+            lambda: self.relation.aggregate(query.expressions, query.keys).to_arrow_reader(
+                engine.MAX_BATCH_ROWS
+            )
+        ):
+            done += pc.sum(batch.column(GROUP_ROWS)).as_py() or 0
+            try:
+                total = total + grouped.of_groups(engine.convert_batch(batch))
+                continue
+            except pa.ArrowException:
+                pass  # raised below: Arrow's message may quote a cell
+            raise engine.unreadable_error()
+        if self.watch is not None:
+            self.watch(done)
+        return cast(Part, total)
+
     def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        wanted = ", ".join(map(_quote_name, columns)) or ROW_EXPRESSION
+        wanted = ", ".join(map(duckdb_groups.quote_name, columns)) or ROW_EXPRESSION
         size = engine.choose_batch_rows(columns)
-        reader = _run_query(lambda: self.relation.project(wanted).to_arrow_reader(size))
+        yield from self._read(lambda: self.relation.project(wanted).to_arrow_reader(size))
+
+    def _read(self, ask: Callable[[], Any]) -> Iterator[pa.RecordBatch]:
+        reader = _run_query(ask)
         try:
             while True:
                 batch = _run_query(lambda: next(reader, None))
@@ -173,7 +211,8 @@ def _restrict_to_files(connection: Any, paths: list[str]) -> Any:
 def _attach_table(connection: Any, database: str, table: str) -> Any:
     # Attached rather than opened: a file can be opened once in a process, with one set of settings.
     connection.execute(f"ATTACH {_quote_text(database)} AS opened (READ_ONLY)")
-    return connection.sql("FROM " + ".".join(map(_quote_name, ("opened", *table.split(".")))))
+    names = ("opened", *table.split("."))
+    return connection.sql("FROM " + ".".join(map(duckdb_groups.quote_name, names)))
 
 
 def _write_parquet_query(path: str) -> str:
@@ -205,10 +244,6 @@ def _no_table_error() -> InvalidData:
         "Check both names, and close connections that write.",
         parameter="table",
     )
-
-
-def _quote_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _quote_text(text: str) -> str:

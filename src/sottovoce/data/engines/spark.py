@@ -73,7 +73,7 @@ class SparkEngine:
     watch: Watch | None = None
 
     def columns(self) -> Mapping[str, str]:
-        """Names of the columns and their kinds: number, text or other."""
+        """Names of the columns and their kinds: number, text, date, nested or other."""
         return self.kinds
 
     def fold(self, kernel: Kernel[Part]) -> Part:
@@ -202,6 +202,10 @@ def _classify_type(kind: Any) -> str:
         return "number"
     if isinstance(kind, kinds_of.StringType | kinds_of.CharType | kinds_of.VarcharType):
         return "text"
+    if isinstance(kind, kinds_of.DateType | kinds_of.TimestampType | kinds_of.TimestampNTZType):
+        return "date"
+    if isinstance(kind, kinds_of.ArrayType | kinds_of.MapType | kinds_of.StructType):
+        return "nested"
     return "other"
 
 
