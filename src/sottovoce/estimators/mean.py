@@ -16,21 +16,47 @@ from public numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import gammainc, ndtri, stdtrit
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce import units
-from sottovoce.budgets import BudgetGroups, Budgets
+from sottovoce.arrays import ColumnLike
+from sottovoce.budgets import BudgetGroups, BudgetLike, Budgets
+from sottovoce.data.encoding import Label
 from sottovoce.data.engine import Dataset
 from sottovoce.data.kernels import KernelPair, WeightedSquares, WeightedSum
+from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import make_column_label
-from sottovoce.estimators.base import ColumnEstimator, LoadableEstimator
+from sottovoce.estimators.cell_plans import refuse_shares
+from sottovoce.estimators.column import ColumnEstimator, LoadableEstimator
+from sottovoce.estimators.mean_window import (
+    CHOSEN,
+    LEAST_GAIN,
+    MOST_LEVELS,
+    SPREADS,
+    TOO_LITTLE,
+    ChosenWindow,
+    WindowPurchase,
+    check_scale,
+    choose_share,
+    count_safe_levels,
+)
+from sottovoce.estimators.table_result import Table
+from sottovoce.estimators.table_steps import (
+    adapt_cells,
+    describe_columns,
+    is_consistent_table,
+    load_cells,
+    make_cells_of,
+    set_table,
+)
+from sottovoce.estimators.table_sums import validate_sums
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
 from sottovoce.noise.source import Grid, MeanGrid, exponent_below, snap_to_grid
@@ -44,7 +70,7 @@ from sottovoce.plan import (
     compute_half_width,
     measure_inequality,
 )
-from sottovoce.release import LEVEL, Intervals, Release
+from sottovoce.release import LEVEL, Certificate, Intervals, Release
 from sottovoce.schema import BoundsLike, Schema, check_interval_share
 from sottovoce.units import format_number
 from sottovoce.weights import Weights, set_aside
@@ -60,12 +86,18 @@ SCALE_BITS = 40
 ANSWER_BITS = 10
 #: What is taken as the values' standard deviation, as a share of the range, if nobody guesses it.
 SPREAD = 1 / 10
+#: Where nobody guesses the association, a fifth of the spread counts in full if it could move the
+#: answer of trusting weights by so many of its standard errors, and not at all if by no more than
+#: so many.
+PLAIN_BIAS = 3.0
+HIDDEN_BIAS = 1.0
 #: Squares are those of at most 2^16 cells, so that a square is at most 2^32.
 SQUARE_BITS = 16
 #: Shares of everybody's ε that may buy the variance, and of what people would not spend otherwise;
 #: how much that may raise the error against the population, and how much narrower the expected
 #: interval must become.
 SHARES = (0.0, 0.01, 0.03, 0.05)
+WINDOW_SHARES = (0.0, 0.01, 0.02)
 UNSPENT_SHARE = 0.05
 MOST_ERROR = 1.025
 NARROWER = 0.85
@@ -104,9 +136,9 @@ class Mean(LoadableEstimator, ColumnEstimator):
     >>> bool(0 <= mean.value_ <= 10 and mean.guarantee_.epsilon.max() <= 1.0)
     True
 
-    **Limits.** ``spread`` and ``association`` are public guesses: they tune weights and the
-    expected error, never the promise. With ``association=0`` you trust that budgets go along with
-    nothing, and the answer is biased if they do (docs/limits.md).
+    **Limits.** ``spread`` and ``association`` are public guesses: they tune weights, the expected
+    error and whether a window is bought, never the promise. With ``association=0`` you trust that
+    budgets go along with nothing, and the answer is biased if they do (docs/limits.md).
 
     Parameters
     ----------
@@ -120,17 +152,43 @@ class Mean(LoadableEstimator, ColumnEstimator):
         refused.
     association :
         Public guess of how far, in units of the column, the mean of people with one budget may lie
-        from everybody's; if not given, a fifth of the spread. 0 trusts that it does not.
+        from everybody's. 0 trusts that it does not. If not given, a fifth of the spread, of which
+        weights count less where noise would hide the bias: nothing up to one standard error of the
+        answer, all of it from three on.
     interval_share :
         Share of everybody's ε that buys the variance for the interval; if not given, chosen from
-        public numbers. 0 buys nothing.
+        public numbers. 0 buys nothing. By groups nothing is bought: the slots of the table hold
+        squares too where public numbers suggest it, or where this is above 0.
+    by :
+        Groups: columns that the schema describes, or a mapping from column to levels, bin edges or
+        a period. The answer is then a table, ``table_``, for one charge (docs/theory/tables.md).
+    where :
+        A filter on described columns; the mean is then of the rows that satisfy it.
+    shares :
+        Public guess of the shares of the rows that cells have, for the expected errors alone: by
+        label, by column and label, or an earlier table of the same cells; if not given, equal.
+    schema :
+        The public description of the table, where bounds are none.
+    scale :
+        "bought": a share of everybody's ε buys a window in which nearly all values lie, and noise
+        is that of the window; values beyond count as its ends. For columns that are far narrower
+        than their bounds and have no values far away (docs/theory/mean-window.md). "bounds": never.
+        None: the plan buys one where the declared ``spread`` is so small that it cannot hurt.
     """
 
-    later = ("association", "interval_share")  # what older books do not know about a question
+    # what older books do not know about a question
+    later = ("association", "interval_share", "by", "where", "schema", "shares", "scale")
     # Of estimators that an earlier version pickled, and of subclasses that do not take them.
     association: float | None = None
     interval_share: float | None = None
-    value_: float
+    by: Any = None
+    where: str | None = None
+    schema: Schema | None = None
+    shares: Any = None
+    scale: str | None = None
+    has_values = True
+    value_: float  # by groups, an array
+    table_: Table
 
     def __init__(
         self,
@@ -140,12 +198,27 @@ class Mean(LoadableEstimator, ColumnEstimator):
         missing: float | None = None,
         association: float | None = None,
         interval_share: float | None = None,
+        by: Any = None,
+        where: str | None = None,
+        schema: Schema | None = None,
+        shares: Any = None,
+        scale: str | None = None,
     ) -> None:
         self.bounds = bounds
         self.spread = spread
         self.missing = missing
         self.association = association
         self.interval_share = interval_share
+        self.by = by
+        self.where = where
+        self.schema = schema
+        self.shares = shares
+        self.scale = scale
+
+    @property
+    def reads_cells(self) -> bool:
+        """Whether means by group are asked for."""
+        return self.by is not None or self.where is not None
 
     def validate(self) -> None:
         """Refuses bounds, a spread or a constant for missing values that are wrong for any people.
@@ -153,6 +226,11 @@ class Mean(LoadableEstimator, ColumnEstimator):
         A schema has its ranges checked already; which of its columns is asked about is said later.
         """
         check_interval_share(self.interval_share)
+        check_scale(self.scale, self.reads_cells)
+        if self.reads_cells:
+            validate_sums(self)
+            return
+        refuse_shares(self.shares)
         if not isinstance(self.bounds, Schema):
             label = make_column_label(self)
             self._get_association(self._get_spread(label.low, label.high), label.high - label.low)
@@ -161,33 +239,83 @@ class Mean(LoadableEstimator, ColumnEstimator):
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets."""
         label = self._get_label(rows)
+        if self.reads_cells:
+            from sottovoce.estimators import group_means  # which takes long to load
+
+            return group_means.plan_means(self, budgets, label)
+        if self.scale == "bought":
+            return self._plan_column(budgets, label, MOST_LEVELS)
+        plain = self._plan_column(budgets, label, 0)
+        if self.scale is not None or self.spread is None:
+            return plain
+        expected: Any = plain.error
+        levels = count_safe_levels(self.spread, label.high - label.low, expected.noise)
+        if levels == 0:
+            return plain
+        narrow = self._plan_column(budgets, label, levels)
+        most = LEAST_GAIN * expected.total
+        if "window" in narrow.noise and float(narrow.expected_error) <= most:  # type: ignore[arg-type]
+            return narrow
+        return plain
+
+    def _plan_column(self, budgets: Budgets, label: Label, levels: int) -> Plan:
+        """The plan of the mean of one column, with a window of at most this level."""
         low = label.low
         high = label.high
         spread = self._get_spread(low, high)
+        width = high - low
+        if levels > 0 and self.spread is not None:
+            width = min(width, max(SPREADS * spread, width * 0.5**levels))
+        A = (spread / width) ** 2 / 2
         association = self._get_association(spread, high - low)
-        A = (spread / (high - low)) ** 2 / 2
-        B = (association / (high - low)) ** 2 / 2
+        if self.association is None:
+            association *= count_association(budgets, association / width, A)
+        B = (association / width) ** 2 / 2
         weights = Weights.solve(budgets.kinds, A, B)
-        purchase = self._choose_purchase(budgets, weights, A, B)
-        rest = budgets.kinds
+        window = None
+        if levels > 0:
+            window = self._choose_window(budgets, weights, A, B, low, high, levels)
+        kinds = budgets.kinds
+        shares: tuple[float, ...] = SHARES
+        if window is not None:
+            kinds = window.purchase.rest
+            weights = weights.with_grants(kinds)
+            shares = WINDOW_SHARES
+        purchase = self._choose_purchase(replace(budgets, kinds=kinds), weights, A, B, shares)
+        rest = kinds
         if purchase is not None:
             rest = purchase.rest
             weights = weights.with_grants(rest)
         grid, scale, charges = calibrate_noise(weights, rest, low, high)
         noise = compute_noise_scale(grid.values, grid.shift, scale, weights)
-        bought = None
+        bought: Any = None
         if purchase is not None:
             bought = SecondMoment.of(purchase, low, high)
             charges = charges + bought.charges
+        error = self._estimate_error(budgets, weights, low, high, noise)
+        parameters = {
+            "bounds": [low, high],
+            "spread": spread,
+            "missing": label.missing,
+            "association": association,
+            "interval_share": self.interval_share,
+        }
+        told = tell_purchase(purchase, bought)
+        if levels > 0:
+            parameters["scale"] = "bought"
+        if self.scale == "bought" and window is None:
+            error = replace(error, assumed=f"{error.assumed} {TOO_LITTLE}".strip())
+        elif self.scale is None and window is not None:
+            error = replace(error, assumed=f"{error.assumed} {CHOSEN}".strip())
+        if window is not None:
+            charges = charges + window.charges
+            bought = replace(window, moment=bought)
+            told["window"] = bought.tell(error.noise)
+            narrower, moved = bought.predict(spread)
+            error = replace(error, noise=error.noise * narrower, shrinkage=moved)
         return Plan(
             question="mean",
-            parameters={
-                "bounds": [low, high],
-                "spread": spread,
-                "missing": label.missing,
-                "association": association,
-                "interval_share": self.interval_share,
-            },
+            parameters=parameters,
             budgets=budgets,
             weights=weights,
             guarantee=Guarantee.of(budgets, charges),
@@ -196,17 +324,29 @@ class Mean(LoadableEstimator, ColumnEstimator):
                 "scale": noise,
                 "integer_scale": scale,
                 "people_concentration": weights.measure_people_concentration(budgets.kinds),
-                **tell_purchase(purchase, bought),
+                **told,
             },
             grid=grid,
-            theorem=THEOREM,
-            error=self._estimate_error(budgets, weights, low, high, noise),
+            theorem=THEOREM if window is None else WINDOW_THEOREM,
+            error=error,
             bought=bought,
             rivals=partial(self._estimate_rivals, budgets, low, high, A),
         )
 
     def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the rows once, adds noise, and returns the release."""
+        if self.reads_cells:
+            from sottovoce.estimators import group_means
+
+            return group_means.release_means(plan, rows)
+        if isinstance(plan.bought, WindowPurchase):
+            window = plan.bought.choose(rows, plan.parameters["missing"])
+            made = self._release_values(move_plan(plan, window), rows)
+            told = {**window.tell(), **(made.bought or {})}
+            return replace(made, bought=told, certificate=Certificate.of(plan))
+        return self._release_values(plan, rows)
+
+    def _release_values(self, plan: Plan, rows: Dataset) -> Release:
         missing = plan.parameters["missing"]
         kernel = WeightedSum(rows.value, plan.grid.values, rows.owner, plan.weights.row, missing)
         if plan.bought is None:
@@ -218,10 +358,47 @@ class Mean(LoadableEstimator, ColumnEstimator):
         value = draw_noisy_values(plan, sums.first)[0]
         return Release.of(plan, value, draw_second_moment(plan.bought, sums.second))
 
+    def read_arrays(
+        self, *data: Any, epsilon: BudgetLike, groups: ColumnLike | None, column: str | None = None
+    ) -> Dataset:
+        """Returns the budgets and rows of one column in memory, or of a table by groups."""
+        if self.reads_cells:
+            return load_cells(self, *data, epsilon=epsilon, groups=groups, column=column)
+        return super().read_arrays(*data, epsilon=epsilon, groups=groups, column=column)
+
+    def read_table(self, table: DataSource) -> Dataset:
+        """Returns the columns that are read of a table."""
+        if self.reads_cells:
+            return describe_columns(self, table)
+        return super().read_table(table)
+
+    def _check_column(self, column: str | None) -> None:
+        if self.reads_cells:
+            make_cells_of(self)
+        super()._check_column(column)
+
+    @classmethod
+    def _adapt_arguments(cls, arguments: dict[str, Any], release: Release) -> dict[str, Any]:
+        return adapt_cells(arguments, release)
+
+    def _is_consistent_with(self, release: Release) -> bool:
+        return is_consistent_table(release)
+
+    def _set_fitted(self, release: Release) -> None:
+        self._set_value(release)
+
     def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        if isinstance(release.value, dict):
+            from sottovoce.estimators import group_means
+
+            return group_means.compute_mean_intervals(release, level)
         if "people_concentration" not in release.noise:  # made by an earlier version
             return None
         low, high = release.parameters["bounds"]
+        of = "the mean of the population"
+        if "window" in (release.bought or {}):
+            low, high = release.bought["window"]  # type: ignore[index]
+            of += ", where values beyond the window count as its ends"
         half = high / 2 - low / 2
         value = (float(release.value) - low / 2 - high / 2) / half  # type: ignore[arg-type]
         known = SamplingVariance.of(release, level, half)
@@ -238,11 +415,12 @@ class Mean(LoadableEstimator, ColumnEstimator):
             sampling=compute_half_width(level, 0.0, deviation) * half,
             bias=error.get("bias"),
             sampling_from=known.source,
-            of="the mean of the population",
+            of=of,
         )
 
     def _set_value(self, release: Release) -> None:
-        self.value_ = float(release.value)  # type: ignore[arg-type]
+        self.release_ = release
+        set_table(self, release)
 
     def _estimate_error(
         self, budgets: Budgets, weights: Weights, low: float, high: float, noise: float
@@ -282,8 +460,32 @@ class Mean(LoadableEstimator, ColumnEstimator):
             for name, weights in rivals.items()
         }
 
+    def _choose_window(
+        self,
+        budgets: Budgets,
+        weights: Weights,
+        A: float,
+        B: float,
+        low: float,
+        high: float,
+        levels: int,
+    ) -> WindowPurchase | None:
+        """Returns how a window is bought; None where too little is granted."""
+        share = choose_share(weights)
+        if share is None:
+            return None
+        purchase = Purchase.at(share, share, budgets, weights, A, B)
+        if purchase is None:
+            return None
+        return WindowPurchase.of(purchase, low, high, levels)
+
     def _choose_purchase(
-        self, budgets: Budgets, weights: Weights, A: float, B: float
+        self,
+        budgets: Budgets,
+        weights: Weights,
+        A: float,
+        B: float,
+        shares: tuple[float, ...] = SHARES,
     ) -> Purchase | None:
         """Returns how the variance is bought; None where that is not worth it. In half ranges, from
         public numbers.
@@ -300,7 +502,7 @@ class Mean(LoadableEstimator, ColumnEstimator):
             return None
         allowed = MOST_ERROR * math.hypot(math.sqrt(2) * noise, math.sqrt(people * variance))
         widths = []
-        for share in SHARES:
+        for share in shares:
             found = Purchase.at(share, UNSPENT_SHARE, budgets, weights, A, B)
             if found is None:
                 continue
@@ -340,6 +542,22 @@ class Mean(LoadableEstimator, ColumnEstimator):
                 parameter="association",
             )
         return float(self.association)
+
+
+def count_association(budgets: Budgets, association: float, A: float) -> float:
+    """Returns how much of an association that nobody has guessed the weights allow for, from 0 to
+    1; it is told as a share of the range.
+
+    What it could do to the answer of trusting weights is compared with the standard error that this
+    answer has anyway: from noise, and from values that spread by √(2A) of the range.
+    """
+    trusting = Weights.solve(budgets.kinds, A)
+    _, moved = measure_inequality(budgets, trusting)
+    if moved == 0:
+        return 1.0
+    error = math.sqrt(2 * A * trusting.concentration + 2 * trusting.noise_ratio**2)
+    part = (association * moved / error - HIDDEN_BIAS) / (PLAIN_BIAS - HIDDEN_BIAS)
+    return min(max(part, 0.0), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -466,17 +684,20 @@ class SamplingVariance:
     def of(cls, release: Release, level: float, half: float) -> SamplingVariance:
         """What a release tells of it."""
         people = float(release.noise["people_concentration"])
-        if release.bought is None:
+        if "second_moment" not in (release.bought or {}):
             return cls(people, 1.0, "the bounds, at no cost: no column varies more")
         # One variance is taken from as many people as count: as Student's law has it.
         freedom = max(1 / people - 1, 1.0)
-        student = float(stdtrit(freedom, 0.5 + level / 2) / ndtri(0.5 + level / 2))
+        student = float(
+            scipy.special.stdtrit(freedom, 0.5 + level / 2) / scipy.special.ndtri(0.5 + level / 2)
+        )
         people *= student**2 * (freedom + 1) / freedom
-        scale = float(release.bought["scale"])
+        bought: dict[str, Any] = release.bought  # type: ignore[assignment]
+        scale = float(bought["scale"])
         margin = calibrate_margin(level, release.noise["scale"] / half, people * scale) / people
         return cls(
             people,
-            float(release.bought["second_moment"]) + margin,
+            float(bought["second_moment"]) + margin,
             "a mean square that was bought with a share of everybody's ε",
         )
 
@@ -502,6 +723,18 @@ class SamplingVariance:
         return reach
 
 
+def move_plan(plan: Plan, window: ChosenWindow) -> Plan:
+    """Returns the plan of a mean inside the window that was chosen."""
+    noise = plan.noise["scale"] * 0.5**window.level
+    moved: Plan = window.move(plan, choose_answer_exponent(noise, window.low, window.high))
+    return moved
+
+
+WINDOW_THEOREM = Theorem(
+    "Weighted mean with Laplace noise in a window chosen by permute-and-flip: each person l loses "
+    "at most their share to the choice and (W_l·N/2^t + 1)/b to the mean (pure ε, replace)",
+    "docs/theory/mean-window.md",
+)
 THEOREM = Theorem(
     "Weighted mean with Laplace noise: each person l loses at most (W_l·N/2^t + 1)/b (pure ε, "
     "replace)",
@@ -517,9 +750,14 @@ def calibrate_noise(
     values = Grid.cover(low, high, bits)
     shift, scale, charges = calibrate_scale(weights, kinds, values.cells)
     noise = compute_noise_scale(values, shift, scale, weights)
+    return MeanGrid(values, shift, choose_answer_exponent(noise, low, high)), float(scale), charges
+
+
+def choose_answer_exponent(noise: float, low: float, high: float) -> int:
+    """Returns the exponent of the answer's step: far below the noise, and not below doubles."""
     answer = exponent_below(min(math.sqrt(2) * noise, high - low) * 2.0**-ANSWER_BITS)
     coarsest = exponent_below(math.ulp(max(abs(low), abs(high)))) + 1
-    return MeanGrid(values, shift, max(answer, coarsest)), float(scale), charges
+    return max(answer, coarsest)
 
 
 def calibrate_scale(
@@ -555,10 +793,16 @@ def estimate_clipped_noise(noise: float, width: float) -> float:
     A mean at distance a from a bound has, on that side, ∫₀^∞ min(z, a)²·e^(−z/b)/(2b) dz = b²·P(2,
     a/b), P the regularised incomplete gamma function. Averaged over means anywhere in the bounds, x
     = width/b: 2b²·(P(2, x) − (2/x)·P(3, x)), which is 2b² for narrow noise and a third of the
-    squared width for wide.
+    squared width for wide. The bracket is 1 − 2/x + e^(−x)·(1 + 2/x), whose series Σ_m (−x)^m·(m −
+    1)/(m + 1)! from m = 2 on keeps its digits where x is small.
     """
     x = width / noise
-    return noise * math.sqrt(2 * float(gammainc(2, x) - 2 / x * gammainc(3, x)))
+    if x < 1:
+        terms = ((-x) ** m * (m - 1) / math.factorial(m + 1) for m in range(2, 20))
+        bracket = math.fsum(terms)
+    else:
+        bracket = 1 - 2 / x + math.exp(-x) * (1 + 2 / x)
+    return noise * math.sqrt(2 * bracket)
 
 
 def compute_noise_scale(values: Grid, shift: int, scale: float, weights: Weights) -> float:
