@@ -39,8 +39,8 @@ class Parameter:
         of the estimator's argument; with hyphens, of the option.
     kind :
         "number" (above ``least``), "whole" (at least ``least``), "numbers" (one or several, from
-        ``least`` to ``most``), "choice" (one of ``choices``; the first is the default), or
-        "table" (public rows; at the command line alone).
+        ``least`` to ``most``), "choice" (one of ``choices``; the first is the default), "text",
+        "texts" (one or several), or "table" (public rows; at the command line alone).
     label, help :
         what a form calls it, and what is said about it everywhere.
     choices :
@@ -51,10 +51,12 @@ class Parameter:
         whether a "number" may be ``least`` itself.
     default :
         the value that is passed if none is given; None passes nothing.
+    words :
+        of "numbers": words that may stand in place of them.
     """
 
     name: str
-    kind: Literal["number", "whole", "numbers", "choice", "table"]
+    kind: Literal["number", "whole", "numbers", "choice", "text", "texts", "table"]
     label: str
     help: str
     choices: tuple[tuple[str, str], ...] = ()
@@ -62,6 +64,7 @@ class Parameter:
     most: float = math.inf
     default: Any = None
     closed: bool = False
+    words: tuple[str, ...] = ()
 
     @property
     def may_be_least(self) -> bool:
@@ -87,8 +90,19 @@ class Parameter:
             return " ".join(f"{number:g}" for number in self.default)
         return f"{self.default:g}"
 
+    @property
+    def form_help(self) -> str:
+        """What a form says about it: there, several texts stand in one field."""
+        if self.kind == "texts":
+            return f"{self.help} With semicolons between several."
+        return self.help
+
     def describe_limits(self) -> str:
         """Return what a value must be, as a sentence."""
+        if self.kind == "text":
+            return "Write text."
+        if self.kind == "texts":
+            return "Write text. Several are a list."
         if self.kind == "choice":
             return f"Choose one of: {', '.join(self.values)}."
         if self.may_be_least:
@@ -100,13 +114,21 @@ class Parameter:
         if self.kind == "whole":
             return f"Write a whole number that is {limits}."
         if self.kind == "numbers":
-            return f"Write a number that is {limits}. Several are a list."
+            instead = "".join(f' Or write "{word}".' for word in self.words)
+            return f"Write a number that is {limits}. Several are a list.{instead}"
         return f"Write a number that is {limits}."
 
     def accepts(self, value: Any) -> bool:
         """Whether a value that a program sent is of the right kind and within the limits."""
         if self.kind == "choice":
             return isinstance(value, str) and value in self.values
+        if self.kind == "text":
+            return _is_text(value)
+        if self.kind == "texts":
+            several = value if isinstance(value, list) else [value]
+            return bool(several) and all(map(_is_text, several))
+        if isinstance(value, str) and value in self.words:
+            return True
         if self.kind == "numbers" and isinstance(value, list) and value:
             return all(self._accepts_number(number) for number in value)
         return self._accepts_number(value)
@@ -121,6 +143,11 @@ class Parameter:
         return self.may_be_least or value > self.least
 
 
+def _is_text(value: Any) -> bool:
+    """Whether a value is text that can be written; JSON can hold halves of signs."""
+    return isinstance(value, str) and not any("\ud800" <= sign <= "\udfff" for sign in value)
+
+
 @dataclass(frozen=True)
 class Question:
     """Describe a question: its name, what it reads, what can be set, and which estimator answers.
@@ -133,20 +160,28 @@ class Question:
         module and class, such as "sottovoce.estimators.mean:Mean"; loaded on first use.
     recorded_as :
         ``question`` in its plans and releases.
+    also_recorded_as :
+        the same where it is asked by groups, if that is another word.
     title, summary, hint :
         its name in a list, a sentence of help, and a line beneath its field in a form.
     reads :
-        "column" (one column of numbers), "regression" (a label that is a number, and features), or
-        "classes" (a label with levels, and features).
+        "column" (one column of numbers), "table" (columns that its own parameters name),
+        "regression" (a label that is a number, and features), "classes" (a label with levels, and
+        features), or "report" (what several other questions read).
     parameters :
         what can be set besides bounds, budgets and missing values.
     fixed :
         arguments that are passed whatever was given.
     audited :
-        the values of parameters at which everybody's loss is known exactly; {} at all values, None
-        at none.
+        the values of parameters at which the law of everybody's loss is known exactly; {} at all
+        values, None at none.
+    replay :
+        module and name of what finds the stages of a release again, so that everybody's loss to
+        it is known (sottovoce.audit.replays.ReplayMethod); None where there is none.
     compared :
         whether its plans say how it fares against a private mean and no answer at all.
+    shared :
+        whether it promises pure ε by replacement, as the questions of a report do.
     offered :
         whether it is offered outside Python. Releases of the others can be loaded too.
     """
@@ -157,17 +192,20 @@ class Question:
     title: str
     summary: str
     hint: str
-    reads: Literal["column", "regression", "classes"]
+    reads: Literal["column", "table", "regression", "classes", "report"]
     parameters: tuple[Parameter, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    audited: Mapping[str, tuple[str, ...]] | None = None
+    audited: Mapping[str, tuple[str | None, ...]] | None = None
+    replay: str | None = None
     compared: bool = False
+    shared: bool = True
     offered: bool = True
+    also_recorded_as: str | None = None
 
     @property
     def predicts(self) -> bool:
         """Whether its releases are models of a label."""
-        return self.reads != "column"
+        return self.reads in ("regression", "classes")
 
     @property
     def form_parameters(self) -> tuple[Parameter, ...]:
@@ -177,6 +215,11 @@ class Question:
     def load_class(self) -> Any:
         """Load the class of the estimator."""
         module, _, name = self.estimator.partition(":")
+        return getattr(import_module(module), name)
+
+    def load_replay(self) -> Any:
+        """Load what finds the stages of a release again."""
+        module, _, name = str(self.replay).partition(":")
         return getattr(import_module(module), name)
 
     def complete_parameters(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,8 +239,12 @@ class Question:
         """
         if self.reads == "column":
             return options.complete()
+        if self.reads == "table":
+            return options.for_table()
         if self.reads == "classes":
             return options.for_classification()
+        if self.reads == "report":
+            return options.for_report()
         return options.for_regression()
 
     def is_audited(self, parameters: Mapping[str, Any]) -> bool:
@@ -222,31 +269,76 @@ _INTERVAL_SHARE = Parameter(
     most=0.9,
     closed=True,
 )
+_BY = Parameter(
+    "by",
+    "texts",
+    "By groups of",
+    "A column that the schema describes with levels, edges or a period, or such as age:0,18,65 or "
+    "visited:month. Several make a table of several directions, for one charge.",
+)
+_WHERE = Parameter(
+    "where",
+    "text",
+    "Of rows where",
+    "A filter on described columns, such as: age > 40 and smoker == 'yes'.",
+)
+_SHARES = Parameter(
+    "shares",
+    "texts",
+    "Shares of groups (a guess)",
+    'A public guess of the share of the rows that a group has, such as "north = 0.3", or '
+    '"region:north = 0.3" where there are several columns; equal if not given. For the expected '
+    "errors alone.",
+)
+_TABLE_ASSOCIATION = Parameter(
+    "association",
+    "number",
+    "How far budgets may go along with values (a guess)",
+    "How far people with one budget may differ from everybody, on average; a fifth of the spread "
+    "if not given. 0 trusts that they do not.",
+    closed=True,
+)
+_SPREAD = Parameter(
+    "spread",
+    "number",
+    "Spread (a guess)",
+    "A public guess of the standard deviation; a tenth of the range if not given.",
+)
 _BUILT_IN = (
     Question(
         "mean",
         "sottovoce.estimators.mean:Mean",
         recorded_as="mean",
+        also_recorded_as="mean by group",
         title="Mean of a column",
         summary="The mean of a column.",
         hint="What everybody has on average.",
         reads="column",
+        replay="sottovoce.audit.table_replays:MEAN",
         parameters=(
-            Parameter(
-                "spread",
-                "number",
-                "Spread (a guess)",
-                "A public guess of the standard deviation; a tenth of the range if not given.",
-            ),
+            _BY,
+            _WHERE,
+            _SHARES,
+            _SPREAD,
             Parameter(
                 "association",
                 "number",
                 "How far budgets may go along with values (a guess)",
                 "How far the mean of people with one budget may lie from everybody's, in units of "
-                "the column; a fifth of the spread if not given. 0 trusts that it does not.",
+                "the column; a fifth of the spread if not given, less where noise would hide it. 0 "
+                "trusts that it does not.",
                 closed=True,
             ),
             _INTERVAL_SHARE,
+            Parameter(
+                "scale",
+                "choice",
+                "Noise in proportion to",
+                "The bounds, or a window in which nearly all values lie, bought with a share of "
+                "everybody's ε: for columns that are far narrower than their bounds and have no "
+                "values far away.",
+                choices=(("bounds", "the bounds"), ("bought", "a window that is bought")),
+            ),
         ),
     ),
     Question(
@@ -257,14 +349,17 @@ _BUILT_IN = (
         summary="Quantiles of a column: the median, quartiles, any share of the rows.",
         hint="The median, quartiles, or any share of the rows.",
         reads="column",
+        replay="sottovoce.audit.rank_replays:QUANTILE",
         parameters=(
             Parameter(
                 "q",
                 "numbers",
                 "Shares",
-                "A share of the rows, 0 to 1 (if not given: 0.5). Several split the budget evenly.",
+                "A share of the rows, 0 to 1 (if not given: 0.5). Several are chosen together; "
+                '"all" stands for the whole distribution.',
                 most=1.0,
                 default=[0.5],
+                words=("all",),
             ),
             Parameter(
                 "spread",
@@ -278,8 +373,10 @@ _BUILT_IN = (
                 "method",
                 "choice",
                 "Method",
-                "How an answer is chosen; the first is never worse.",
+                "How answers are chosen. Together: several at one price, and one by permute and "
+                "flip. Else one after another, each with its part of the budget.",
                 choices=(
+                    ("joint", "several together"),
                     ("permute-and-flip", "permute and flip"),
                     ("exponential", "exponential mechanism"),
                 ),
@@ -292,6 +389,13 @@ _BUILT_IN = (
                 least=2,
             ),
             Parameter(
+                "step",
+                "number",
+                "Step of the column",
+                "The public step of the column, such as 1 for whole numbers; instead of steps of "
+                "the grid. If not given, that of the schema.",
+            ),
+            Parameter(
                 "association",
                 "number",
                 "How far budgets may go along with ranks (a guess)",
@@ -301,6 +405,59 @@ _BUILT_IN = (
                 closed=True,
             ),
             _INTERVAL_SHARE,
+        ),
+    ),
+    Question(
+        "count",
+        "sottovoce.estimators.count:Count",
+        recorded_as="count",
+        title="Number of rows, by groups",
+        summary="How many rows there are, by groups, or that satisfy a filter.",
+        hint="A bar chart, a table of two or more directions, a share.",
+        reads="table",
+        replay="sottovoce.audit.table_replays:TABLE",
+        parameters=(_BY, _WHERE, _SHARES, _TABLE_ASSOCIATION),
+    ),
+    Question(
+        "sum",
+        "sottovoce.estimators.table_sums:Sum",
+        recorded_as="sum",
+        title="Sum of a column",
+        summary="The sum of a column, of all rows or by groups.",
+        hint="What everybody has together.",
+        reads="column",
+        replay="sottovoce.audit.table_replays:TABLE",
+        parameters=(_BY, _WHERE, _SHARES, _SPREAD, _TABLE_ASSOCIATION),
+    ),
+    Question(
+        "variance",
+        "sottovoce.estimators.variance:Variance",
+        recorded_as="variance",
+        title="Variance of a column",
+        summary="The variance of a column, of all rows or by groups.",
+        hint="How far values lie from their mean.",
+        reads="column",
+        replay="sottovoce.audit.table_replays:TABLE",
+        parameters=(_BY, _WHERE, _SHARES, _SPREAD, _TABLE_ASSOCIATION),
+    ),
+    Question(
+        "covariance",
+        "sottovoce.estimators.covariance:Covariance",
+        recorded_as="covariance",
+        title="Covariances and correlations",
+        summary="Means, covariances and correlations of the columns of numbers that the schema "
+        "describes.",
+        hint="How two or more columns of numbers vary together.",
+        reads="table",
+        replay="sottovoce.audit.table_replays:PRODUCTS",
+        parameters=(
+            Parameter(
+                "columns",
+                "texts",
+                "Columns",
+                "A column of numbers that the schema describes; all of them if none is named.",
+            ),
+            _TABLE_ASSOCIATION,
         ),
     ),
     Question(
@@ -316,9 +473,14 @@ _BUILT_IN = (
                 "method",
                 "choice",
                 "Method",
-                "Where the noise is added; the first is the best known.",
+                "Where the noise is added; by default in the objective or, with a δ, where the "
+                "plan expects the smaller error.",
                 choices=(
-                    ("objective", "objective (the default)"),
+                    ("auto", "chosen by the plan (the default)"),
+                    ("objective", "noise in the objective"),
+                    ("objective-gaussian", "Gaussian noise in the objective, for a δ above 0"),
+                    ("adassp", "noisy statistics in stages, for a δ above 0"),
+                    ("descent", "noisy gradient descent, for a δ above 0"),
                     ("statistics", "noisy statistics"),
                     ("output-tight", "noise on the answer, tight"),
                     ("output", "noise on the answer, as published"),
@@ -351,7 +513,15 @@ _BUILT_IN = (
                 "model of everybody says, on average; the larger, the less of a large ε is spent.",
             ),
             _INTERVAL_SHARE,
+            Parameter(
+                "delta",
+                "number",
+                "δ of every promise",
+                "The δ of every promise, if ε at a δ will do; if not given, promises are pure ε.",
+                most=0.1,
+            ),
         ),
+        replay="sottovoce.audit.model_replays:RIDGE",
         audited={"method": ("output", "output-tight")},
         compared=True,
     ),
@@ -364,6 +534,7 @@ _BUILT_IN = (
         "schema describes.",
         hint="From all other columns that are described.",
         reads="classes",
+        replay="sottovoce.audit.model_replays:LOGISTIC",
         parameters=(
             _ALPHA,
             Parameter(
@@ -381,6 +552,14 @@ _BUILT_IN = (
                 "helps to scale and to choose λ, and tells the error to expect.",
             ),
             _INTERVAL_SHARE,
+            Parameter(
+                "delta",
+                "number",
+                "δ of every promise",
+                "The δ of every promise; if not given, promises are pure ε. With it the plan may "
+                "choose noisy gradient descent, which does better where features are many.",
+                most=0.1,
+            ),
         ),
     ),
     Question(
@@ -415,6 +594,7 @@ _BUILT_IN = (
         ),
         fixed={"fit_intercept": True},
         audited={},
+        shared=False,
     ),
     Question(
         "adaptive-posterior",
@@ -424,29 +604,114 @@ _BUILT_IN = (
         summary="One sample from a posterior whose concentration follows the rows.",
         hint="One sample from a posterior whose concentration follows the rows.",
         reads="regression",
+        parameters=(
+            Parameter(
+                "condition",
+                "number",
+                "Condition",
+                "How many times smaller than the mean the least curvature is expected to be (if "
+                "not given: 2).",
+            ),
+            Parameter(
+                "delta",
+                "number",
+                "δ of every promise",
+                "The δ of every promise (if not given: 1e-6).",
+                most=0.1,
+            ),
+        ),
         fixed={"fit_intercept": True},
         audited={},
-        offered=False,
+        shared=False,
     ),
     Question(
-        "label-private",
+        "labels",
         "sottovoce.estimators.label_private:LabelPrivateRegression",
         recorded_as="label-private regression",
         title="Linear model of a private label on public features",
-        summary="A linear model whose labels alone are private.",
-        hint="Features are public; labels are not.",
+        summary="A linear model of a private label on public features: labels alone are protected, "
+        "and a plan reads the features.",
+        hint="Features are public numbers, which the plan reads; the label alone is protected.",
         reads="regression",
-        offered=False,
+        replay="sottovoce.audit.replays:LABELS",
+        shared=False,
+        parameters=(
+            Parameter(
+                "noise_variance",
+                "number",
+                "Variance around the model (a guess)",
+                "A public guess of the label's variance around the model; a quarter of the squared "
+                "range if not given. It never changes the promise.",
+                closed=True,
+            ),
+            Parameter(
+                "sensitivity",
+                "choice",
+                "Sensitivity",
+                "How far one person's labels reach.",
+                choices=(("exact", "exact"), ("entrywise", "entry by entry, as published")),
+            ),
+            _INTERVAL_SHARE,
+        ),
     ),
     Question(
         "erm",
         "sottovoce.estimators.erm:ERM",
         recorded_as="risk minimisation",
-        title="Model of any convex loss",
-        summary="A model of any convex loss, by noisy gradient descent.",
-        hint="Noisy gradient descent on a convex loss.",
+        title="Classifier by gradient descent, in ε at a δ",
+        summary="A classifier with a logistic or a hinge loss, by noisy gradient descent.",
+        hint="The logistic loss or the hinge, minimised in noisy steps.",
         reads="classes",
-        fixed={"delta": 1e-6},
+        replay="sottovoce.audit.replays:DESCENT",
+        shared=False,
+        parameters=(
+            Parameter(
+                "loss",
+                "choice",
+                "Loss",
+                "What is minimised: the logistic loss, whose model tells odds, or the hinge.",
+                choices=(("logistic", "logistic: odds"), ("hinge", "hinge: a margin")),
+            ),
+            Parameter(
+                "delta",
+                "number",
+                "δ of every promise",
+                "The δ of every promise (if not given: 1e-6).",
+                most=0.1,
+                default=1e-6,
+            ),
+            Parameter(
+                "steps",
+                "whole",
+                "Steps",
+                "How many steps are taken; if not given, chosen from the budgets.",
+                least=1,
+            ),
+            Parameter(
+                "constraint",
+                "choice",
+                "Constraint",
+                "Where the coefficients of the recoded features stay.",
+                choices=(("ball", "in a ball"), ("box", "in a box")),
+            ),
+            Parameter(
+                "radius",
+                "number",
+                "Radius",
+                "Of the ball, or half the side of the box, a public number; if not given, chosen.",
+            ),
+        ),
+    ),
+    Question(
+        "report",
+        "sottovoce.estimators.report:Report",
+        recorded_as="report",
+        title="Several questions on one budget",
+        summary="Several questions about one table, one plan, one charge, one release.",
+        hint="Several questions on one budget.",
+        reads="report",
+        shared=False,
+        replay="sottovoce.audit.report_replays:REPORT",
         offered=False,
     ),
 )
@@ -497,9 +762,18 @@ def list_questions() -> dict[str, Question]:
     return {name: question for name, question in _REGISTRY.items() if question.offered}
 
 
+def list_shared_questions() -> dict[str, Question]:
+    """Return the questions that are offered as parts of a report, by name."""
+    return {name: question for name, question in list_questions().items() if question.shared}
+
+
 def find_recorded(recorded_as: Any) -> Question | None:
     """Return the question whose plans and releases have this name, or None."""
-    matches = (one for one in _REGISTRY.values() if one.recorded_as == recorded_as)
+    matches = (
+        one
+        for one in _REGISTRY.values()
+        if recorded_as is not None and recorded_as in (one.recorded_as, one.also_recorded_as)
+    )
     return next(matches, None)
 
 
@@ -511,9 +785,11 @@ def find_question(kind: type) -> Question | None:
 
 
 def is_audited(release: Release) -> bool:
-    """Whether everybody's loss to this release is known exactly."""
+    """Whether everybody's loss to this release is known: its law, or what it was."""
     question = find_recorded(release.question)
-    return question is not None and question.is_audited(release.parameters)
+    if question is None or "sampled" in release.parameters or "limited" in release.parameters:
+        return False
+    return question.replay is not None or question.is_audited(release.parameters)
 
 
 def load(release: Release) -> Any:
@@ -535,6 +811,6 @@ def load(release: Release) -> Any:
     InvalidRelease
         if no estimator makes such releases, or parts of it are missing or contradict each other.
     """
-    from sottovoce.estimators import base
+    from sottovoce.estimators import column
 
-    return base.load(release)
+    return column.load(release)

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 
 from sottovoce.budgets import Budgets
+from sottovoce.data.cells import Cells
+from sottovoce.estimators.table_steps import count_expected
 from sottovoce.noise import source
 from sottovoce.plan import ExpectedError
 
@@ -32,6 +34,8 @@ from sottovoce.plan import ExpectedError
 AWAY = 0.4
 SPREAD = 0.2
 PROBABLE = 0.5
+#: Tables whose answers grow with the rows.
+TOTALS = ("count", "sum")
 #: Ranks that a null record in the middle of the bounds may have, if the mean is as far from the
 #: middle.
 RANKS = (0.5 - AWAY / 2, 0.5 + AWAY / 2)
@@ -88,14 +92,67 @@ def restate_error(release: Any, picked: PickedRowsError) -> Any:
         return release
     several = isinstance(parts, Sequence)
     inside = tuple(
-        ExpectedError("", release.error_unit, **part) for part in (parts if several else [parts])
+        ExpectedError("", release.error_unit, **{k: v for k, v in part.items() if k != "cells"})
+        for part in (parts if several else [parts])
     )
-    told: Any = expect_picked_error(inside if several else inside[0], picked, release.parameters)
+    told: Any = expect_picked_error(
+        inside if several else inside[0], picked, describe_question(release)
+    )
     if several:
         return replace(
             release, expected_error=[e.total for e in told], error_parts=[e.to_dict() for e in told]
         )
     return replace(release, expected_error=told.total, error_parts=told.to_dict())
+
+
+def describe_question(told: Any) -> dict[str, Any]:
+    """Returns the parameters of a plan or release; of a table, with its question and its rows."""
+    if "slots" not in told.noise:
+        return dict(told.parameters)
+    return {**told.parameters, "question": told.question, "rows": told.noise["rows"]}
+
+
+def scale_error(error: ExpectedError, question: str, factor: float) -> ExpectedError:
+    """Returns the error of a table about some rows as one about all: totals are scaled."""
+    few = error.too_few_below
+    if few is not None:
+        error = replace(error, too_few_below=factor * few)
+    cells = tuple(replace(cell, rows=factor * cell.rows) for cell in error.cells)
+    if question not in TOTALS:
+        return replace(error, cells=cells)
+    return replace(
+        error,
+        noise=factor * error.noise,
+        sampling=factor * error.sampling,
+        bias=factor * error.bias,
+        cells=tuple(replace(cell, error=factor * (cell.error or 0.0)) for cell in cells),
+    )
+
+
+def scale_release_error(release: Any, factor: float) -> Any:
+    """Returns a release of a table with the same done to its expected error."""
+    parts = {k: v for k, v in release.error_parts.items() if k != "cells"}
+    inside = ExpectedError("", release.error_unit, **parts)
+    told = scale_error(inside, release.question, factor)
+    return replace(release, expected_error=told.total, error_parts=told.to_dict())
+
+
+def _find_table_spread(parameters: Mapping[str, Any]) -> float:
+    """Returns by how much an answer of a table varies for each unit of √Σ(c − 1/n)², in a cell of
+    an equal share.
+    """
+    even = 1 / count_expected(Cells.from_dict(parameters["by"]))
+    rows = parameters["rows"]
+    if parameters["question"] == "count":
+        return float(rows * math.sqrt(even * (1 - even)))
+    spread = parameters["spread"]
+    if parameters["question"] == "sum":
+        middle = sum(parameters["bounds"]) / 2
+        belongs = math.sqrt(even * (1 - even)) * abs(middle)
+        return float(rows * math.hypot(belongs, math.sqrt(even) * spread))
+    if parameters["question"] == "variance":
+        return float(math.sqrt(2 / even) * spread**2)
+    return float(spread / math.sqrt(even))
 
 
 def _one(
@@ -108,13 +165,21 @@ def _one(
     dropped = 0.0
     if picked.dropped > 0 and parameters.get("association") is not None:
         dropped = 2 * picked.dropped * float(np.atleast_1d(parameters["association"])[place])
-    if error.unit.startswith("as a share"):
+        if parameters.get("question") in TOTALS:
+            dropped *= parameters["rows"]
+    if "question" in parameters and lost <= 0:
+        spread = _find_table_spread(parameters)
+        away = 0.0
+        moved = 0.0
+    elif error.unit.startswith("as a share"):
         q = parameters["q"][place]
         moved = _shift_rank(q, picked.participating)
         spread = math.sqrt(q * (1 - q))
         away = 0.0
     else:
         scale = _scale(error.unit, parameters)
+        if parameters.get("question") in TOTALS:
+            scale *= parameters["rows"]
         spread = SPREAD * scale * math.sqrt(_freedom(parameters))
         away = AWAY * scale
         moved = lost * math.hypot(away, SPREAD * scale if "features" in parameters else 0.0)

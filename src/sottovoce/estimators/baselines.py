@@ -49,6 +49,7 @@ from sottovoce.arrays import (
     count_rows,
     get_column_name,
     is_unicode,
+    list_feature_names,
     to_column,
     to_numbers,
 )
@@ -57,10 +58,11 @@ from sottovoce.data.engine import is_external_table
 from sottovoce.data.kernels import fill_missing
 from sottovoce.data.source import ROWS_MARKER, DataSource, find_schema
 from sottovoce.errors import InvalidBudget, InvalidParameter, ReleaseFailed
-from sottovoce.estimator import make_budgets
+from sottovoce.estimator import attach_intervals, make_budgets
 from sottovoce.estimators import baseline_errors
 from sottovoce.estimators.base import BaseEstimator, MetaEstimatorMixin
 from sottovoce.estimators.baseline_errors import PickedRowsError
+from sottovoce.estimators.baseline_questions import BASELINE, BaselineQuestion
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
 from sottovoce.plan import Plan, Theorem
@@ -147,6 +149,7 @@ class Baseline(BaselineWrapper):
         y: ColumnLike | None = None,
         epsilon: BudgetLike | None = None,
         groups: ColumnLike | None = None,
+        column: str | None = None,
     ) -> Self:
         """Fit the estimator inside, within everybody's own ε.
 
@@ -161,6 +164,8 @@ class Baseline(BaselineWrapper):
             or another table, by person; a schema may name it.
         groups : ColumnLike, optional
             Whose each row is, or the name of that column; without it every row is somebody else's.
+        column : str, optional
+            The column that a table by groups is about.
 
         Returns
         -------
@@ -174,7 +179,7 @@ class Baseline(BaselineWrapper):
         ReleaseFailed
             Reading the rows failed; what was charged stays charged.
         """
-        self._fit_inside(FitRequest.of(self.estimator, X, y, epsilon, groups), epsilon)
+        self._fit_inside(FitRequest.of(self.estimator, X, y, epsilon, groups, column), epsilon)
         return self
 
     @if_estimator_plans  # type: ignore[untyped-decorator]
@@ -248,6 +253,52 @@ class Uniform(Baseline):
     def __init__(self, estimator: ModelLike | None = None) -> None:
         self.estimator = estimator
 
+    def to_question(self) -> BaselineQuestion:
+        """Return the baseline in the steps of every question, as sessions and ledgers take it.
+
+        Returns
+        -------
+        BaselineQuestion
+            The question of ``estimator``, of people who all grant the smallest ε.
+        """
+        return BaselineQuestion(self)
+
+    def lower_grants(self, budgets: Budgets) -> units.Units:
+        """Return what each kind of people grants to the estimator: the smallest ε above 0.
+
+        Parameters
+        ----------
+        budgets : Budgets
+            Who grants how much.
+
+        Returns
+        -------
+        units.Units
+            Whole units a kind; 0 for who grants nothing.
+        """
+        granted = budgets.kinds.epsilon
+        if not granted.any():
+            raise _nobody_above_error()
+        return np.where(granted > 0, granted[granted > 0].min(), 0)
+
+    def describe_grants(self, budgets: Budgets) -> dict[str, Any]:
+        """Return the baseline as plans and releases tell it.
+
+        Parameters
+        ----------
+        budgets : Budgets
+            Who grants how much.
+
+        Returns
+        -------
+        dict[str, Any]
+            Its name, and the ε of everybody who takes part.
+        """
+        return {
+            "name": "uniform",
+            "epsilon": units.to_epsilon(int(self.lower_grants(budgets).max())),
+        }
+
     def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
         smallest = _find_smallest_epsilon(request.budgets)
         inside = request.fit_copy(self.estimator, units.to_epsilon(smallest))
@@ -295,6 +346,50 @@ class Threshold(Baseline):
         self.estimator = estimator
         self.threshold = threshold
 
+    def to_question(self) -> BaselineQuestion:
+        """Return the baseline in the steps of every question, as sessions and ledgers take it.
+
+        Returns
+        -------
+        BaselineQuestion
+            The question of ``estimator``, of people who grant t or nothing.
+        """
+        return BaselineQuestion(self)
+
+    def lower_grants(self, budgets: Budgets) -> units.Units:
+        """Return what each kind of people grants to the estimator: t, or nothing below it.
+
+        Parameters
+        ----------
+        budgets : Budgets
+            Who grants how much.
+
+        Returns
+        -------
+        units.Units
+            Whole units a kind.
+        """
+        t = find_threshold(self.threshold, budgets)
+        return np.where(budgets.kinds.epsilon >= t, t, 0)
+
+    def describe_grants(self, budgets: Budgets) -> dict[str, Any]:
+        """Return the baseline as plans and releases tell it.
+
+        Parameters
+        ----------
+        budgets : Budgets
+            Who grants how much.
+
+        Returns
+        -------
+        dict[str, Any]
+            Its name, and the ε of everybody who takes part.
+        """
+        return {
+            "name": "threshold",
+            "epsilon": units.to_epsilon(find_threshold(self.threshold, budgets)),
+        }
+
     def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
         budgets = request.budgets
         t = find_threshold(self.threshold, budgets)
@@ -305,7 +400,9 @@ class Threshold(Baseline):
             inside,
             _promise_above(inner, budgets, t),
             lambda release: _add_threshold(
-                release, t, PickedRowsError.of_threshold(budgets.n_rows, fewer.budgets.n_rows)
+                scale_totals(inside, release, budgets.n_rows),
+                t,
+                PickedRowsError.of_threshold(budgets.n_rows, fewer.budgets.n_rows),
             ),
             request.column,
         )
@@ -313,18 +410,70 @@ class Threshold(Baseline):
     def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
         t = find_threshold(self.threshold, budgets)
         fewer = select_budgets(budgets, _find_places_above(budgets, t))
-        inner = plan_at_epsilon(self.estimator, fewer, t, more)
+        inner = scale_planned_totals(
+            plan_at_epsilon(self.estimator, fewer, t, more), budgets.n_rows
+        )
         guarantee = _promise_above(inner.guarantee, budgets, t)
         picked = PickedRowsError.of_threshold(budgets.n_rows, fewer.n_rows)
         return replace(
             inner,
-            parameters={**inner.parameters, **_tell_threshold(t)},
+            parameters=_tell_threshold(inner.parameters, t),
             budgets=budgets,
             weights=_spread_weights(inner, budgets, t, guarantee),
             guarantee=guarantee,
-            error=baseline_errors.expect_picked_error(inner.error, picked, inner.parameters),
+            error=baseline_errors.expect_picked_error(
+                inner.error, picked, baseline_errors.describe_question(inner)
+            ),
             rivals=None,
         )
+
+
+def scale_planned_totals(plan: Plan, rows: int) -> Plan:
+    """Returns the plan of a table about some rows as one about all: its totals are scaled by how
+    many rows there are for each that takes part, which is public.
+    """
+    if "slots" not in plan.noise or plan.noise["rows"] == rows:
+        return plan
+    factor = rows / plan.noise["rows"]
+    noise = {**plan.noise, "rows": rows}
+    if "too_few_below" in noise:
+        noise["too_few_below"] *= factor
+    error = baseline_errors.scale_error(plan.errors[0], plan.question, factor)
+    return replace(plan, noise=noise, error=error)
+
+
+def scale_totals(inside: Any, release: Release, rows: int) -> Release:
+    """Returns the release of a table about some rows as one about all, with its intervals."""
+    if "slots" not in release.noise or release.noise["rows"] == rows:
+        return release
+    factor = rows / release.noise["rows"]
+    noise = {**release.noise, "rows": rows}
+    if "too_few_below" in noise:
+        noise["too_few_below"] *= factor
+    value: Any = release.value
+    bought = release.bought
+    if isinstance(value, dict):
+        value = _scale_parts(value, factor)
+    else:
+        bought = _scale_parts(bought or {}, factor)
+        if release.question in baseline_errors.TOTALS:
+            value = factor * value
+    scaled = replace(release, value=value, bought=bought, noise=noise)
+    made: Release = baseline_errors.scale_release_error(scaled, factor)
+    made = replace(made, intervals=attach_intervals(inside, made))
+    inside._set_value(made)
+    return made
+
+
+def _scale_parts(parts: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Returns counts and sums of all rows; means and shares stay as they are."""
+    scaled = dict(parts)
+    for name in ("count", "missing", "sum"):
+        if isinstance(parts.get(name), list):
+            scaled[name] = [factor * number for number in parts[name]]
+        elif name in parts:
+            scaled[name] = factor * parts[name]
+    return scaled
 
 
 def find_threshold(threshold: Any, budgets: Budgets) -> int:
@@ -369,8 +518,12 @@ def _nobody_above_error() -> InvalidBudget:
     )
 
 
-def _tell_threshold(t: int) -> dict[str, Any]:
-    return {"threshold": units.to_epsilon(t)}
+def _tell_threshold(given: dict[str, Any], t: int) -> dict[str, Any]:
+    """Returns the estimator's parameters and t; a classifier has a threshold of its own."""
+    epsilon = units.to_epsilon(t)
+    if "threshold" in given:
+        return {**given, BASELINE: {"name": "threshold", "epsilon": epsilon}}
+    return {**given, "threshold": epsilon}
 
 
 def _add_threshold(release: Release, t: int, picked: PickedRowsError) -> Release:
@@ -388,7 +541,7 @@ def _add_threshold(release: Release, t: int, picked: PickedRowsError) -> Release
             if isinstance(intervals["low"], list):
                 bias = [bias]
         intervals = {**intervals, "bias": bias}
-    parameters = {**release.parameters, **_tell_threshold(t)}
+    parameters = _tell_threshold(release.parameters, t)
     return replace(told, parameters=parameters, intervals=intervals)
 
 
@@ -503,6 +656,7 @@ class FitRequest:
 
     data: dict[str, Any]
     budgets: Budgets
+    value: str | None = None  # the column that a table by groups is about, if it is named
 
     @classmethod
     def of(
@@ -512,6 +666,7 @@ class FitRequest:
         y: TableLike | None,
         epsilon: BudgetLike | None,
         groups: ColumnLike | None,
+        value: str | None = None,
     ) -> FitRequest:
         """Checks columns, budgets and owners against each other, before a value is looked at."""
         if is_external_table(X):
@@ -527,7 +682,9 @@ class FitRequest:
             X = y
             y = None
         source = DataSource.of_columns(estimator, X, y, epsilon, groups)
-        if source.column is not None and "X" not in names:
+        if is_whole_table(X) and reads_cells(estimator):
+            data = _assign_columns(names, X, None)
+        elif source.column is not None and "X" not in names:
             data = _assign_columns(names, source.labels, None)
         else:
             data = _assign_columns(names, source.table, source.labels)
@@ -536,20 +693,22 @@ class FitRequest:
         check_same_length(count, **data, groups=groups)
         budgets = make_budgets(source.epsilon, groups, count)  # owners were looked up
         check_same_length(count, epsilon=budgets.row_codes())
-        return cls(data, budgets)
+        return cls(data, budgets, value)
 
     @property
     def column(self) -> str | None:
         """The name of the column that is asked about, which it loses where rows are picked."""
-        return get_column_name(list(self.data.values())[-1])
+        return self.value or get_column_name(list(self.data.values())[-1])
 
     def select_rows(self, places: NDArray[np.int64]) -> FitRequest:
         """The same about some of the rows."""
         data = {
-            n: restore_form(n, v, [c[places] for c in to_columns(n, v)])
+            n: take_rows(v, places)
+            if n != "X" and is_whole_table(v)
+            else restore_form(n, v, [c[places] for c in to_columns(n, v)])
             for n, v in self.data.items()
         }
-        return FitRequest(data, select_budgets(self.budgets, places))
+        return FitRequest(data, select_budgets(self.budgets, places), self.value)
 
     def fit_copy(self, estimator: Any, epsilon: BudgetLike) -> Any:
         """Returns a copy of the estimator, fitted with this ε (or these Budgets, which know the
@@ -561,6 +720,8 @@ class FitRequest:
             owner = self.owner_argument(estimator)
         if isinstance(epsilon, Budgets) and is_by_row(estimator, epsilon):
             owner = {"groups": ROWS_MARKER}
+        if self.value is not None:
+            owner = {**owner, "column": self.value}
         inside = clone(estimator, safe=False)
         inside.fit(*self.data.values(), epsilon=epsilon, **owner)
         return inside
@@ -663,6 +824,13 @@ def find_parameter(estimator: Any, name: str) -> Any:
     return getattr(estimator, name, None)
 
 
+def _has_public_features(estimator: Any) -> bool:
+    """Whether the innermost estimator protects labels alone."""
+    while getattr(estimator, "estimator", None) is not None:
+        estimator = estimator.estimator
+    return hasattr(estimator, "label_bounds")
+
+
 def _find_smallest_epsilon(budgets: Budgets) -> int:
     smallest = int(budgets.kinds.epsilon.min())
     if smallest < 1:
@@ -695,9 +863,52 @@ def _assign_columns(
     return {"X" if "X" in names else "y": y if X is None else X}
 
 
+def is_whole_table(values: Any) -> bool:
+    """Whether these are several columns with names."""
+    return list_feature_names(values) is not None and count_dimensions(values) == 2
+
+
+def reads_cells(estimator: Any) -> bool:
+    """Whether the innermost estimator asks about the cells of a table."""
+    while getattr(estimator, "estimator", None) is not None:
+        estimator = estimator.estimator
+    return bool(getattr(estimator, "reads_cells", False))
+
+
+def _null_table_error() -> InvalidParameter:
+    return InvalidParameter(
+        "A question about a whole table is inside, and this baseline puts null records into one "
+        "column.",
+        "Around it sv.Uniform, sv.Threshold and sv.Limited can go.",
+        "Put one of them around it, or ask it by itself, with everybody's own ε.",
+        parameter="estimator",
+    )
+
+
+def _refuse_cells(estimator: Any) -> None:
+    """Refuses a table by groups, whose cells have no middle for a null record."""
+    if not reads_cells(estimator):
+        return
+    whole = find_parameter(estimator, "by") is None and find_parameter(estimator, "where") is None
+    if not whole or not find_parameter(estimator, "has_values"):
+        raise _null_table_error()
+
+
+def take_rows(table: Any, places: NDArray[np.int64]) -> Any:
+    """Returns some rows of a table in memory, in the form in which it came."""
+    if isinstance(table, pa.Table):
+        return table.take(pa.array(places))
+    if hasattr(table, "iloc"):  # pandas
+        return table.iloc[places]
+    return table[places]  # polars
+
+
 def to_columns(name: str, values: Any) -> list[Array]:
     """Returns one column, or the columns of a table (which only X can be), as arrays."""
-    if name != "X" or count_dimensions(values) != 2:
+    several = count_dimensions(values) == 2
+    if name != "X" and several and not isinstance(values, np.ndarray):
+        raise _null_table_error()
+    if name != "X" or not several:
         return [to_column(values, name)]
     if isinstance(values, pa.Table):
         return [to_column(part, name) for part in values.columns]
@@ -765,7 +976,8 @@ class Sampled(Baseline):
         self.null = null
 
     def _fit_inside(self, request: FitRequest, epsilon: BudgetLike | None) -> None:
-        request.owner_argument(self.estimator)  # what is refused is refused before a coin is thrown
+        _refuse_cells(self.estimator)  # what is refused is refused before a coin is thrown
+        request.owner_argument(self.estimator)
         budgets = request.budgets
         t = compute_threshold(self.threshold, budgets)
         plan = None
@@ -811,6 +1023,7 @@ class Sampled(Baseline):
         return {"threshold": units.to_epsilon(t), "null": null}
 
     def _make_plan(self, budgets: Budgets, more: dict[str, Any]) -> Plan:
+        _refuse_cells(self.estimator)
         t = compute_threshold(self.threshold, budgets)
         inner = plan_at_epsilon(self.estimator, budgets, t, more)
         guarantee = _make_outer_guarantee(inner.guarantee, budgets, t)
@@ -831,7 +1044,9 @@ class Sampled(Baseline):
             guarantee=guarantee,
             theorem=THEOREM,
             error=baseline_errors.expect_picked_error(
-                inner.error, PickedRowsError.of_sampling(budgets, t), inner.parameters
+                inner.error,
+                PickedRowsError.of_sampling(budgets, t),
+                baseline_errors.describe_question(inner),
             ),
         )
 
@@ -938,16 +1153,14 @@ def find_replaceable_columns(
             "Pass null=(x, y) with a label.",
             parameter="null",
         )
-    label_bounds = find_parameter(estimator, "label_bounds")
-    if label_bounds is None:
-        bounds = find_parameter(estimator, "bounds")
-    else:
-        bounds = label_bounds
+    bounds = find_parameter(estimator, "bounds")
+    if bounds is None:
+        bounds = find_parameter(estimator, "label_bounds")
     # features may be public, and then they stay
-    if label_bounds is None:
-        private = list(request.data)
-    else:
+    if _has_public_features(estimator):
         private = ["y"]
+    else:
+        private = list(request.data)
     paired = len(private) == 2 and isinstance(null, tuple | list) and len(null) == 2
     given = dict(zip(private, null if paired else [null], strict=False))
     cells = {name: _to_cells(name, values, bounds) for name, values in request.data.items()}
@@ -1083,7 +1296,8 @@ class Limited(Baseline):
             inside,
             get_guarantee(inside, fewer.budgets, fewer.budgets.kinds.epsilon),
             lambda release: baseline_errors.restate_error(
-                release, PickedRowsError.of_limit(request.budgets.n_rows, fewer.budgets.n_rows)
+                scale_totals(inside, release, request.budgets.n_rows),
+                PickedRowsError.of_limit(request.budgets.n_rows, fewer.budgets.n_rows),
             ),
             request.column,
         )
@@ -1095,11 +1309,13 @@ class Limited(Baseline):
         else:
             asked = {}
         inside: Any = self.estimator
-        inner: Plan = inside.plan(epsilon=fewer, **asked, **more)
+        inner = scale_planned_totals(inside.plan(epsilon=fewer, **asked, **more), budgets.n_rows)
         fewer_rows = PickedRowsError.of_limit(budgets.n_rows, fewer.n_rows)
         return replace(
             inner,
-            error=baseline_errors.expect_picked_error(inner.error, fewer_rows, inner.parameters),
+            error=baseline_errors.expect_picked_error(
+                inner.error, fewer_rows, baseline_errors.describe_question(inner)
+            ),
         )
 
     def _choose_rows(self, budgets: Budgets) -> NDArray[np.int64]:

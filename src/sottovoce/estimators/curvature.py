@@ -26,25 +26,42 @@ wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import ndtri
+import scipy  # whose parts are loaded where they are used
 
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Floats, combine_columns
 from sottovoce.budgets import BudgetGroups
-from sottovoce.data.encoding import Recoding
+from sottovoce.data.encoding import Recoding, round_to_grid
 from sottovoce.data.engine import Dataset
-from sottovoce.data.loss_kernels import BentSums, RowTerms
-from sottovoce.estimators.model_intervals import Ends, widen_variance
+from sottovoce.data.loss_kernels import (
+    SQUARE_BITS,
+    BentSums,
+    Description,
+    MeasuredTerms,
+    RowTerms,
+    join_parts,
+    keep_measured,
+    weigh_parts,
+)
+from sottovoce.estimators.model_intervals import (
+    SHRUNK,
+    Ends,
+    ShrunkFit,
+    bound_inverse_noise,
+    find_log_concave_quantile,
+    widen_variance,
+)
 from sottovoce.noise import continuous
 from sottovoce.noise.source import AnswerGrid
 from sottovoce.weights import Weights
 
+#: Rows are whole multiples of 2 to minus this.
+GRID_BITS = 24
 #: Whole-number weights have so many bits, for sums of products in doubles.
 WEIGHT_BITS = 26
 #: So many units of ε in all, for each coefficient, buy means, spreads and shape; and so many the
@@ -55,8 +72,13 @@ SHAPE_UNITS = 25.0
 PULL_UNITS = 150.0
 #: Of a classifier, whose pulls are about as large as they can be, fewer do.
 CLASS_PULL_UNITS = 30.0
-#: This share of everybody's budget buys them, where that is as much.
+#: This share of everybody's budget buys them, where that is as much; else up to twice that, and
+#: not less than this part of them.
 MOST_SHARE = 0.03
+LARGEST_SHARE = 0.06
+LEAST_PART = 1 / 3
+#: Then means, spreads, pulls and shape get these parts: noise on means counts squared.
+SCARCE_PARTS = (0.4, 0.2, 0.15, 0.25)
 #: Rows far out that pull harder than others, beyond what noise may have made of it, count so many
 #: times: they need not be far out in every column.
 FAR_FACTOR = 2.0
@@ -77,6 +99,8 @@ NUMBERS_FACTOR = 4 / 3
 #: Below this part of what rows of uncorrelated columns have, an eigenvalue tells nothing.
 LEAST_EIGENVALUE = 0.1
 FROM_CURVATURE = "the bought variance of residuals, times {:g} for rows of unequal spread"
+FROM_PULLS = "the threshold of the loss, within which at least half of the rows are taken to lie"
+FROM_PROBABILITIES = "the model's own probabilities, times {:g} where they are not right"
 
 
 def list_units(slopes: int, pulls: float) -> tuple[float, float, float, float]:
@@ -90,22 +114,17 @@ def choose_interval_share(
 ) -> float:
     """Returns the share of everybody's budget that buys intervals: what is wanted, or else from S =
     Σε; 0 where it would have to be too large.
+
+    3 % where that is as much as is needed; else up to 6 %, down to a third of what is needed, where
+    intervals are wider.
     """
     if wanted is not None:
         return float(wanted)
-    if MOST_SHARE * total < sum(list_units(slopes, pulls)):
+    needed = sum(list_units(slopes, pulls))
+    share = min(max(MOST_SHARE, needed / total), LARGEST_SHARE)
+    if share * total < LEAST_PART * needed:
         return 0.0
-    return MOST_SHARE
-
-
-def explain_too_little(slopes: int, pulls: float = PULL_UNITS) -> str:
-    """Says how much budget intervals need."""
-    needed = sum(list_units(slopes, pulls)) / MOST_SHARE
-    return (
-        f"There is too little budget for intervals with {slopes} slopes: the ε of all people "
-        f"together would have to be {math.ceil(needed):,} or more, or a larger share of it must "
-        "buy them (interval_share)."
-    )
+    return share
 
 
 @dataclass(frozen=True)
@@ -150,7 +169,7 @@ class CurvaturePurchase:
     """The four steps, on rows at a released θ."""
 
     rows: Dataset
-    terms: RowTerms  # which row pulls and bends how strongly, at the released θ
+    terms: RowTerms | MeasuredTerms  # which row pulls and bends how strongly, at the released θ
     recoding: Recoding
     weights: PurchaseWeights
     share: float
@@ -165,93 +184,105 @@ class CurvaturePurchase:
 
     @property
     def shares(self) -> Floats:
-        """Of each step."""
+        """Of each step; where there are fewer units than are needed, means come first."""
         needed = np.array(list_units(self.slopes, self.pulls))
-        return np.asarray(self.share * needed / needed.sum())
+        parts = needed / needed.sum()
+        if self.share / self.weights.ratio < (1 - 1e-9) * needed.sum():
+            parts = np.array(SCARCE_PARTS)
+        return np.asarray(self.share * parts)
 
     def buy(self) -> dict[str, Any]:
         """Returns what the four steps release, as public JSON."""
+        if isinstance(self.terms, MeasuredTerms):
+            return self._buy_steps()
+        engine, terms = keep_measured(self.rows.engine, self.terms)
+        return replace(self, rows=replace(self.rows, engine=engine), terms=terms)._buy_steps()
+
+    def _buy_steps(self) -> dict[str, Any]:
         p = self.slopes
         first, second, third, fourth = map(float, self.shares)
         bend, *pulled = self._add_box_noise(self._fold(DescribeMeans(self.most_bend)), first)
         bend = max(float(bend), self._find_deviation(p + 1, first))
-        means = np.clip(np.array(pulled) / bend, -0.5, 0.5)
-        widths = 0.5 + np.abs(means)
-        found = self._add_box_noise(
-            self._fold(DescribeSpreads(means, widths, self.most_bend)), second
-        )
-        spreads = np.maximum(found, self._find_deviation(p, second)) * widths / bend
+        means = round_to_grid(np.clip(np.array(pulled) / bend, -0.5, 0.5))
+        spreading = DescribeSpreads(means, self.most_bend)
+        found = self._add_box_noise(self._fold(spreading), second)
+        spreads = np.maximum(found, self._find_deviation(p, second)) * spreading.widths / bend
         metric = bend * spreads**2 * list_square_factors(self.recoding)
-        describe = DescribePulls(means, metric, self.most_pull)
-        pull, far = self._add_box_noise(self._fold(describe), third)
+        describe = DescribeShape(means, metric, self.most_pull, self.most_bend)
+        sums = self._fold(describe)
+        pull, far = self._add_box_noise(sums[:2], third)
+        R = sums[2:].reshape(p, p)  # over ρ
         if find_matrix_noise(p, fourth / self.weights.ratio) <= MATRIX_NOISE:
-            shape = self._buy_matrix(means, metric, fourth)
+            shape = self._buy_matrix(R, fourth)
         else:
-            shape = self._buy_eigenvalue(means, metric, fourth)
+            shape = self._buy_eigenvalue(R, fourth)
         return {
             "bend": bend,
             "means": means.tolist(),
             "mean_deviation": self._find_deviation(p + 1, first),
             "squares": metric.tolist(),
             "pull": float(pull),
-            "far_pull": float(far) * describe.longest / p,
-            "far_deviation": self._find_deviation(2, third) * describe.longest / p,
+            "far_pull": float(far) * describe.farthest / p,
+            "far_deviation": self._find_deviation(2, third) * describe.farthest / p,
             "pull_scale": self._find_deviation(2, third) / math.sqrt(2),
             **shape,
         }
 
-    def _fold(self, describe: Callable[..., Floats], *, squared: bool = False) -> Any:
-        """Σ w·(what is described) as fractions, or that of its squares; all entries lie within
-        ±1.
-        """
+    def _fold(self, describe: Description) -> Any:
+        """Σ w·(what is described) as fractions."""
         weights = self.weights.weights
-        kernel = BentSums(self.terms, weights.row, describe, self.slopes, squared)
-        return kernel.to_fractions(self.rows.engine.fold(kernel)) / weights.total
+        kernel = BentSums(self.terms, weights.row, describe, self.slopes)
+        return describe.to_fractions(self.rows.engine.fold(kernel)) / weights.total
 
     def _find_deviation(self, dimension: int, share: float) -> float:
         """Of a coordinate of box noise of width one."""
-        one = self.weights.ratio / share
-        return one * math.sqrt((dimension + 1) * (dimension + 2) / 3)
+        return find_box_deviation(dimension, self.weights.ratio / share)
 
     def _add_box_noise(self, sums: Any, share: float) -> Floats:
         """Returns sums of entries that no person moves by more than their weight, with noise that
         costs everybody this share.
         """
-        scale = self.weights.ratio / share
-        noise = continuous.draw_box(np.full(len(sums), scale))
-        grid = AnswerGrid.below(self._find_deviation(len(sums), share))
-        return grid.nearest(sums + noise)
+        return add_box_noise(sums, self.weights.ratio / share)
 
-    def _sum_shape(self, means: Floats, metric: Floats) -> Any:
-        """R/ρ, exactly."""
-        describe = DescribeRows(means, metric, find_longest(len(metric)), self.most_bend)
-        return self._fold(describe, squared=True).reshape(len(metric), len(metric))
-
-    def _buy_matrix(self, means: Floats, metric: Floats, share: float) -> dict[str, Any]:
-        """Returns R with radial noise: entries beside the diagonal are in it twice."""
-        p = len(metric)
+    def _buy_matrix(self, exact: Any, share: float) -> dict[str, Any]:
+        """Returns R with radial noise, from R/ρ: entries beside the diagonal are in it twice."""
+        p = len(exact)
         longest = find_longest(p)
         rate = share / (math.sqrt(2) * self.weights.ratio * (1 + 2.0**-40))
         i, k = np.triu_indices(p)
         twice = np.array([Fraction(1) if same else ROOT_OF_HALF for same in i == k], dtype=object)
         noise = continuous.draw_l2(rate, len(i)) * twice
         grid = AnswerGrid.below(1 / rate)
-        drawn = longest * grid.nearest(self._sum_shape(means, metric)[i, k] + noise)
+        drawn = longest * grid.nearest(exact[i, k] + noise)
         R = np.zeros((p, p))
         R[i, k] = R[k, i] = drawn
         moved = find_matrix_noise(p, share / self.weights.ratio)
         return {"matrix": R.tolist(), "matrix_noise": moved}
 
-    def _buy_eigenvalue(self, means: Floats, metric: Floats, share: float) -> dict[str, Any]:
-        """Returns the smallest eigenvalue of R with noise, and the scale of that."""
-        longest = find_longest(len(metric))
-        R = longest * self._sum_shape(means, metric).astype(np.float64)
+    def _buy_eigenvalue(self, exact: Any, share: float) -> dict[str, Any]:
+        """Returns the smallest eigenvalue of R with noise, from R/ρ, and the scale of that."""
+        longest = find_longest(len(exact))
+        R = longest * exact.astype(np.float64)
         smallest = Fraction(float(np.linalg.eigvalsh(R)[0]))
         wrong = 2 * EIGENVALUE_ERROR * longest
         scale = (longest * self.weights.ratio + wrong / self.weights.strictest) / share
         grid = AnswerGrid.below(math.sqrt(2) * scale)
         noisy = float(grid.nearest(smallest + continuous.draw_box([scale]))[0])
         return {"eigenvalue": noisy, "eigenvalue_scale": scale}
+
+
+def find_box_deviation(dimension: int, scale: float) -> float:
+    """Returns the standard deviation of a coordinate of noise in a box of this half-width."""
+    return scale * math.sqrt((dimension + 1) * (dimension + 2) / 3)
+
+
+def add_box_noise(sums: Any, scale: float) -> Floats:
+    """Returns sums with noise of density ∝ exp(−max_j |b_j|/scale), rounded to a public grid after
+    it: somebody who moves each sum by at most s loses s/scale.
+    """
+    noise = continuous.draw_box(np.full(len(sums), scale))
+    grid = AnswerGrid.below(find_box_deviation(len(sums), scale))
+    return grid.nearest(sums + noise)
 
 
 def find_longest(slopes: int) -> float:
@@ -281,70 +312,99 @@ def list_square_factors(recoding: Recoding) -> Floats:
     )
 
 
+def pad(numbers: Floats, rows: Floats) -> Floats:
+    """Returns a number for each column of rows, 0 for those before slopes: rows that lie one after
+    another are worked on faster than a part of each.
+    """
+    return np.concatenate([np.zeros(rows.shape[1] - len(numbers)), numbers])
+
+
 @dataclass(frozen=True)
 class DescribeMeans:
-    """(ψ', ψ'z_j) of each row."""
+    """(ψ', ψ'z_j) of each row: the first between 0 and 1, the others within ±½."""
 
     most_bend: float
 
-    def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
-        """Returns them; the first between 0 and 1, the others within ±½."""
-        part = np.minimum(bend / self.most_bend, 1.0)
-        return np.column_stack([part, rows * part[:, None]])
+    def __call__(self, rows: Floats, pull: Floats, bend: Floats, weights: Floats) -> Floats:
+        """Returns their weighted sums."""
+        parts = weigh_parts(np.minimum(bend / self.most_bend, 1.0), weights)
+        return np.column_stack([parts.sum(axis=1), parts @ rows * 2.0**GRID_BITS]).ravel()
+
+    def to_fractions(self, total: Any) -> Any:
+        """Returns the sums over all rows in units of one."""
+        found = join_parts(total)
+        found[1:] /= 2**GRID_BITS
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class DescribeSpreads:
-    """ψ'|z_j − μ_j|/m_j of each row."""
+    """ψ'|z_j − μ_j|/m_j of each row, all between 0 and 1."""
 
-    means: Floats
-    widths: Floats  # m_j
+    means: Floats  # on the grid of rows
     most_bend: float
+    whole_rows = True  # entries before slopes are passed over
 
-    def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
-        """Returns them, all between 0 and 1."""
-        part = np.minimum(bend / self.most_bend, 1.0)
-        spreads = np.abs(rows - self.means) * (part[:, None] / self.widths)
-        return np.minimum(spreads, 1.0)
+    @property
+    def widths(self) -> Floats:
+        """m_j."""
+        return np.asarray(0.5 + np.abs(self.means))
+
+    def __call__(self, rows: Floats, pull: Floats, bend: Floats, weights: Floats) -> Floats:
+        """Returns their weighted sums, but for m_j."""
+        parts = weigh_parts(np.minimum(bend / self.most_bend, 1.0), weights)
+        apart = combine_columns(np.subtract, rows, pad(self.means, rows), np.empty(rows.shape))
+        sums = parts @ np.abs(apart, out=apart)
+        return (sums[:, -len(self.means) :] * 2.0**GRID_BITS).ravel()
+
+    def to_fractions(self, total: Any) -> Any:
+        """Returns the sums over all rows in units of one."""
+        widths = [2**GRID_BITS * Fraction(width) for width in self.widths]
+        return join_parts(total) / np.array(widths, dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
-class DescribePulls:
-    """(ψ/τ)² of each row, and the same as far as the row lies from the middle: rows that are far
-    out may pull harder.
+class DescribeShape:
+    """(ψ/τ)² of each row, the same as far as the row lies from the middle, since rows that are far
+    out may pull harder; and the products of g/√ρ: recentred, in the metric that was released, no
+    longer than 1.
     """
 
     means: Floats
     metric: Floats
     most_pull: float
+    most_bend: float
+    whole_rows = True
 
     @property
-    def longest(self) -> float:
-        """The squared length from which on a row counts in full."""
+    def farthest(self) -> float:
+        """The squared length from which on the pull of a row counts in full."""
         return 2 * find_longest(len(self.metric))
 
-    def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
-        """Returns them, all between 0 and 1."""
+    def __call__(self, rows: Floats, pull: Floats, bend: Floats, weights: Floats) -> Floats:
+        """Returns their weighted sums."""
+        apart = combine_columns(np.subtract, rows, pad(self.means, rows), np.empty(rows.shape))
+        combine_columns(np.multiply, apart, pad(1 / np.sqrt(self.metric), rows), apart)
+        square = np.einsum("ij,ij->i", apart, apart)
         pulls = np.minimum((pull / self.most_pull) ** 2, 1.0)
-        squares = np.square(rows - self.means) @ (1 / self.metric)
-        return np.column_stack([pulls, pulls * np.minimum(squares / self.longest, 1.0)])
+        far = pulls * np.minimum(square / self.farthest, 1.0)
+        sums = [weigh_parts(part, weights).sum(axis=1) for part in (pulls, far)]
+        # Towards zero, which makes no row longer.
+        apart *= (self._scale_rows(square, bend) * np.sqrt(weights))[:, None]
+        whole = np.trunc(apart, out=apart)
+        slopes = (whole.T @ whole)[-len(self.means) :, -len(self.means) :]
+        return np.concatenate([np.column_stack(sums).ravel(), slopes.ravel()])
 
+    def _scale_rows(self, square: Floats, bend: Floats) -> Floats:
+        """Returns what makes g/√ρ of rows of this squared length, in units of their sums."""
+        root = np.sqrt(np.minimum(bend / self.most_bend, 1.0) / find_longest(len(self.metric)))
+        shortened = (1 - 2.0**-40) / np.maximum(root * np.sqrt(square), 1.0)
+        return np.asarray(root * shortened * 2.0**SQUARE_BITS)
 
-@dataclass(frozen=True, eq=False)
-class DescribeRows:
-    """g/√ρ of each row: recentred, in the metric that was released, no longer than 1."""
-
-    means: Floats
-    metric: Floats
-    longest: float  # ρ
-    most_bend: float
-
-    def __call__(self, rows: Floats, pull: Floats, bend: Floats) -> Floats:
-        """Returns them."""
-        root = np.sqrt(np.minimum(bend / self.most_bend, 1.0) / self.longest)
-        g = (rows - self.means) / np.sqrt(self.metric) * root[:, None]
-        length = np.sqrt(np.einsum("ij,ij->i", g, g))
-        return np.asarray(g * ((1 - 2.0**-40) / np.maximum(length, 1.0))[:, None])
+    def to_fractions(self, total: Any) -> Any:
+        """Returns the sums over all rows in units of one."""
+        squares = [Fraction(int(one), 4**SQUARE_BITS) for one in total[4:]]
+        return np.concatenate([join_parts(total[:4]), np.array(squares, dtype=object)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,7 +421,13 @@ class Equation:
     unequal: float  # rows may vary so many times as much where they count most
     moved: float  # by how much the published intercept was moved after the fit
     of: str  # what is covered, in words
-    bought: dict[str, Any]
+    bought: dict[str, Any]  # nothing, where nothing was
+    #: Where nothing was bought: E ψ²φφᵀ is taken to be at most so many times E ψ'φφᵀ, in the units
+    #: in which the total bends; and why.
+    ratio: float | None = None
+    told: str = FROM_PULLS
+    #: φᵀΛ⁻¹φ is at most this; None for rows (½, z) of the box.
+    longest: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As public JSON."""
@@ -376,8 +442,36 @@ class Equation:
         arrays = ("theta", "centre", "ridge", "noise")
         return cls(**{**content, **{name: np.array(content[name]) for name in arrays}})
 
-    def find_ends(self, functions: Floats, level: float) -> Ends | str:
-        """Returns the ends for functions of θ*; or why there are none.
+    def find_ends(self, functions: Floats, level: float) -> Ends:
+        """Returns the ends for functions of θ*; where nothing was bought, or nothing that can be
+        told from noise, those of a fit that is shrunk as strongly.
+        """
+        ends = None
+        if self.bought:
+            ends = self._find_bought_ends(functions, level)
+        if ends is None:
+            ends = self._find_shrunk_ends(functions, level)
+        moved = np.asarray(functions)[:, 0] * self.moved
+        return replace(
+            ends,
+            low=ends.low + np.minimum(moved, 0.0),
+            high=ends.high + np.maximum(moved, 0.0),
+        )
+
+    def _find_shrunk_ends(self, functions: Floats, level: float) -> Ends:
+        """Sampling is bounded by how hard a row can pull, cᵀ(M + Λ)⁻¹S varying by Σ W_l²·τ²·H times
+        cᵀΛ⁻¹c at most, or by what a right model says, since m/(m + Λ)² ≤ 1/(4Λ).
+        """
+        most = self.squares * self.most_pull**2 * float(np.sum(0.25 / self.ridge))
+        if self.longest is not None:
+            most = self.squares * self.most_pull**2 * self.longest
+        if self.ratio is not None:
+            most = min(most, self.ratio * self.squares / (4 * self.total))
+        shrunk = ShrunkFit(self.theta, self.ridge, self.noise, most, SHRUNK, self.told)
+        return shrunk.find_ends(functions, level)
+
+    def _find_bought_ends(self, functions: Floats, level: float) -> Ends | None:
+        """None where what was bought cannot be told from noise.
 
         With e = D^−½B⁻¹c and y = D^−½B⁻¹x, cᵀM⁻¹x = eᵀR⁻¹y/V, where B takes recentred rows to rows
         and R has ones on its diagonal, a small coupling k of the constant with slopes, and slopes
@@ -390,10 +484,7 @@ class Equation:
         coupled = math.sqrt(COUPLING_FACTOR * float(moved.sum()) / bought["bend"])
         inverse = make_shape(bought, coupled)
         if inverse.least < LEAST_EIGENVALUE:
-            return (
-                "What was bought for intervals cannot be told from noise: columns go along with "
-                "each other too closely for these budgets."
-            )
+            return None
         into = make_centred_inverse(means) / roots[:, None]
         e = np.asarray(functions, dtype=np.float64) @ into.T
         slopes = e[:, 1:]
@@ -429,15 +520,14 @@ class Equation:
             ** 2
         )
         noise = find_log_concave_quantile(level) * noise / self.total
-        sampling = float(ndtri(0.5 + level / 2)) * np.sqrt(self.squares * variance * size)
+        sampling = float(scipy.special.ndtri(0.5 + level / 2)) * np.sqrt(
+            self.squares * variance * size
+        )
         sampling = sampling / self.total
         middle = functions @ self.theta + shifted / self.total
         reach = wide / self.total + np.hypot(noise, sampling)
-        moved = np.asarray(functions)[:, 0] * self.moved
         told = FROM_CURVATURE.format(self.unequal)
-        low = middle - reach + np.minimum(moved, 0.0)
-        high = middle + reach + np.maximum(moved, 0.0)
-        return Ends(low, high, noise, sampling, told, self.of)
+        return Ends(middle - reach, middle + reach, noise, sampling, told, self.of)
 
 
 class Shape(Protocol):
@@ -517,17 +607,8 @@ class KnownEigenvalue:
         return np.asarray(np.einsum("ij,ij->i", e, e) / self.least)
 
     def bound_noise(self, e: Floats, spread: Floats) -> Floats:
-        """R⁻¹u is αu and something at right angles to u, of length β at most, for a direction u."""
-        length = np.maximum(np.linalg.norm(e, axis=1), 1e-300)
-        u = e / length[:, None]
-        Yu = u @ spread
-        own = np.einsum("ij,ij->i", u, Yu)
-        beside = np.linalg.norm(Yu - own[:, None] * u, axis=1)
-        largest = float(np.linalg.eigvalsh(spread)[-1])
-        alpha = 1 / self.least
-        beta = self.apart
-        apart = alpha**2 * own + 2 * alpha * beta * beside + beta**2 * largest
-        return np.asarray(length**2 * np.minimum(apart, largest * alpha**2), dtype=np.float64)
+        """By the smallest eigenvalue."""
+        return bound_inverse_noise(e, spread, self.least)
 
 
 def make_shape(bought: dict[str, Any], coupled: float) -> Shape:
@@ -539,8 +620,9 @@ def make_shape(bought: dict[str, Any], coupled: float) -> Shape:
 
 
 FITTED_LOSS = (
-    "the coefficients that the loss which was fitted gives on the whole population: those of least "
-    "squares, unless residuals are skewed beyond its threshold"
+    "the coefficients that the loss which was fitted gives on the whole population, in which no "
+    "residual counts for more than its threshold; of least squares if residuals beyond it lie "
+    "evenly on both sides, and not where most of them lie on one"
 )
 
 
@@ -550,19 +632,3 @@ def make_centred_inverse(means: Floats) -> Floats:
     inverse[0, 0] = 2.0
     inverse[1:, 0] = -2 * means
     return inverse
-
-
-@cache
-def find_log_concave_quantile(level: float) -> float:
-    """Returns x with P(|X| ≤ x) ≥ level for every symmetric X of variance 1 with a log-concave
-    density.
-
-    Among these, laws that are flat up to some m and fall exponentially beyond are the widest
-    (docs/theory/model-intervals.md).
-    """
-    m = np.linspace(0, 20, 4001)
-    deviation = np.sqrt((m**3 / 3 + m**2 + 2 * m + 2) / (m + 1))
-    flat = level * (m + 1)
-    with np.errstate(divide="ignore"):
-        beyond = m - np.log((1 - level) * (m + 1))
-    return float(np.max(np.where(flat < m, flat, beyond) / deviation))

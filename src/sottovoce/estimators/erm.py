@@ -17,7 +17,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit
+import scipy  # whose parts are loaded where they are used
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -48,26 +48,28 @@ from sottovoce.data.encoding import (
     make_label,
 )
 from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
-from sottovoce.data.regression_kernels import MOST_COLUMNS
+from sottovoce.data.regression_kernels import MOST_COLUMNS, scale_constant
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import make_budgets, make_release
 from sottovoce.estimators import erm_mechanism
 from sottovoce.estimators.base import (
-    LoadableEstimator,
     ModelEstimator,
     clip_to_label,
     get_association,
     get_owners,
     predict_linear,
 )
+from sottovoce.estimators.column import LoadableEstimator
 from sottovoce.estimators.erm_mechanism import (
+    CONSTANT,
     PERSON,
     Accountant,
     Descent,
     FullBatchAccountant,
     People,
     Progress,
+    RowSizes,
     SubsampledAccountant,
     find_least_scale,
     make_person_lookup,
@@ -75,10 +77,15 @@ from sottovoce.estimators.erm_mechanism import (
     report_steps,
     round_weights,
 )
-from sottovoce.estimators.model_intervals import explain_no_interval
+from sottovoce.estimators.model_intervals import (
+    EARLIER,
+    Ends,
+    IntervalsByFunction,
+    list_coefficient_functions,
+)
 from sottovoce.noise.source import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
-from sottovoce.release import Intervals, Release
+from sottovoce.release import Release
 from sottovoce.schema import MEASURE, BoundsLike, Classes, is_between, is_one_of
 from sottovoce.solvers import losses
 from sottovoce.units import format_number
@@ -93,7 +100,7 @@ def _has_odds(erm: ERM) -> bool:
     return isinstance(losses.get_loss(erm.loss), losses.LogisticLoss)
 
 
-class ERM(LoadableEstimator, ModelEstimator):
+class ERM(IntervalsByFunction, LoadableEstimator, ModelEstimator):
     """Empirical risk minimisation, each person with the weight that their own (ε, δ) allows.
 
     **Question.** Which linear function of the features has the smallest mean loss? Features (and
@@ -352,7 +359,7 @@ class ERM(LoadableEstimator, ModelEstimator):
             There is no answer yet.
         """
         odds = self._compute_decisions(X)
-        return np.column_stack([expit(-odds), expit(odds)])
+        return np.column_stack([scipy.special.expit(-odds), scipy.special.expit(odds)])
 
     def predict(self, X: TableLike) -> Array:
         """Return classes, or predictions in the label's units; features are clipped as in fit.
@@ -437,12 +444,31 @@ class ERM(LoadableEstimator, ModelEstimator):
             return ClassLabel(VALUE, classes, coded=True)
         return make_label(self)
 
-    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
-        return explain_no_interval(
-            level,
-            "Noisy gradient descent has no interval: how far its last step is from the minimum is "
-            "not known from what is released.",
-        )
+    def _list_functions(self, release: Release, recoding: Recoding) -> Floats:
+        return list_coefficient_functions(recoding, self._get_half(release))
+
+    def _get_half(self, release: Release) -> float:
+        """Half the label's range, in which a regression counts; 1 for log-odds."""
+        if "label" not in release.parameters:
+            return 1.0
+        low, high = release.parameters["label"]
+        return float(high - low) / 2
+
+    def _get_middle(self, release: Release) -> float:
+        if "label" not in release.parameters:
+            return 0.0
+        return super()._get_middle(release)
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        return find_descent_ends(release, functions, level, self._get_half(release))
+
+    def _compute_prediction_intervals(
+        self, release: Release, level: float, X: TableLike
+    ) -> Floats | None:
+        ends = super()._compute_prediction_intervals(release, level, X)
+        if ends is None or not _has_odds(self):
+            return ends
+        return np.asarray(scipy.special.expit(ends), dtype=np.float64)
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
         return make_erm_plan(self, budgets, recoding, self._describe_label())
@@ -492,8 +518,17 @@ class GradientGrid:
         return {"gradient_step": self.step}
 
 
-def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[str, Any]) -> Plan:
-    """The plan; ``label`` says what the labels are, as public JSON."""
+def make_erm_plan(
+    erm: ERM,
+    budgets: Budgets,
+    recoding: Recoding,
+    label: dict[str, Any],
+    schedule: Callable[[losses.LossShape, RowSizes, float], erm_mechanism.StepSchedule]
+    | None = None,
+) -> Plan:
+    """The plan; ``label`` says what the labels are, as public JSON, and ``schedule`` how far to go
+    where a clip is given.
+    """
     settings = ERMSettings.of(erm, recoding.width)
     kinds = budgets.kinds
     d = recoding.width + 1
@@ -510,13 +545,15 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
         participating.epsilon / float(participating.epsilon.max()), kinds.rows, kinds.people, A, B
     )
     noise = _compute_single_noise(person_weights, kinds.rows, kinds.people, single)
+    sizes = RowSizes(recoding.width, recoding.fills_ball)
     clip = settings.clip
     if clip is None:
-        clip = erm_mechanism.choose_clip(settings.shape, recoding.width, noise, settings.steps)
-    way = erm_mechanism.choose_schedule(
-        settings.shape, recoding.width, clip * noise, settings.steps
-    )
-    clipping = erm_mechanism.estimate_clipping_error(settings.shape, recoding.width, clip)
+        clip = erm_mechanism.choose_clip(settings.shape, sizes, noise, settings.steps)
+    if schedule is None:
+        way = erm_mechanism.choose_schedule(settings.shape, sizes, clip * noise, settings.steps)
+    else:
+        way = schedule(settings.shape, sizes, noise)
+    clipping = erm_mechanism.estimate_clipping_error(settings.shape, sizes, clip)
     way = replace(way, unlearnt=math.hypot(way.unlearnt, math.sqrt(clipping)))
     least = find_least_scale(
         d * way.steps, float(units.to_epsilon(kinds.epsilon).max()), settings.delta
@@ -541,6 +578,7 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
             "sampling": None if settings.rate == FULL_RATE else rate,
             "iterate": erm.iterate,
             **_describe_association(erm),
+            **_describe_constant(sizes),
         },
         budgets=budgets,
         weights=weights,
@@ -549,11 +587,58 @@ def make_erm_plan(erm: ERM, budgets: Budgets, recoding: Recoding, label: dict[st
             "distribution": "discrete Gaussian",
             "integer_scale": scale,
             "gradient_standard_deviation": clip * scale / weights.total / rate,
+            "people_concentration": weights.measure_people_concentration(kinds),
+            "most_rows": int(kinds.rows[weights.person > 0].max()),
         },
         grid=GradientGrid(clip / weights.total),
         theorem=FULL_BATCH_THEOREM if settings.rate == FULL_RATE else SAMPLED_THEOREM,
         error=_estimate_error(settings.shape, way, label, budgets, weights),
     )
+
+
+def find_descent_ends(release: Release, functions: Floats, level: float, half: float) -> Ends | str:
+    """Returns the ends of the intervals of these functions of θ, of what the same descent gives on
+    the whole population; or why there are none (docs/theory/model-intervals.md).
+    """
+    given = release.parameters
+    noise = release.noise
+    if "people_concentration" not in noise:
+        return EARLIER
+    if given["sampling"] is not None:
+        return (
+            "People were drawn anew for each step, and how far that moves a model which bends is "
+            "not known. Without sampling there is an interval."
+        )
+    recoding = Recoding.from_dict(given["features"])
+    sizes = RowSizes(recoding.width, recoding.fills_ball)
+    refused = erm_mechanism.explain_unsteady_steps(
+        given["loss"], given["clip"], given["stride"], sizes, noise["most_rows"]
+    )
+    if refused:
+        return refused
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    if "models" in value:
+        (model,) = value["models"].values()
+    else:
+        model = value
+    slopes = np.array([model["coefficients"][name] for name in recoding.names])
+    middle = 0.0
+    if "label" in given:
+        middle = (given["label"][0] + given["label"][1]) / 2
+    constant, encoded = recoding.to_encoded_units(model["intercept"] - middle, slopes)
+    # Of rows whose constant is not ½.
+    longer = 2 * given.get("constant", CONSTANT)
+    functions = functions * np.concatenate([[longer], np.ones(recoding.width)])
+    descent = erm_mechanism.SteadyDescent(
+        theta=np.concatenate([[2 * constant / longer], encoded]) / half,
+        steps=given["steps"],
+        stride=given["stride"],
+        average=given["iterate"] == "average",
+        noise=noise["gradient_standard_deviation"],
+        concentration=noise["people_concentration"],
+        unequal=erm_mechanism.bound_pull_ratio(given["loss"], given["clip"], sizes),
+    )
+    return descent.find_ends(functions, level)
 
 
 def _describe_association(erm: ERM) -> dict[str, float]:
@@ -563,9 +648,18 @@ def _describe_association(erm: ERM) -> dict[str, float]:
     return {"association": get_association(erm.association)}
 
 
+def _describe_constant(sizes: RowSizes) -> dict[str, float]:
+    """The constant of rows as public JSON, where it is not ½."""
+    if sizes.constant == CONSTANT:
+        return {}
+    return {"constant": sizes.constant}
+
+
 def run_erm(erm: ERM, plan: Plan, rows: Dataset, watch: Callable[[int], None]) -> Floats:
     """Reads the rows and returns θ for recoded features, (½, z), and labels in [−1, 1]."""
-    return make_descent(erm, plan).run(People.of(rows, plan.budgets, plan.weights), watch)
+    descent = make_descent(erm, plan)
+    theta = descent.run(People.of(rows, plan.budgets, plan.weights), watch)
+    return scale_constant(theta, 2 * descent.constant)
 
 
 def make_descent(erm: ERM, plan: Plan) -> Descent:
@@ -584,6 +678,7 @@ def make_descent(erm: ERM, plan: Plan) -> Descent:
         else int(math.ldexp(given["sampling"], RATE_BITS)),
         scale=plan.noise["integer_scale"],
         total=plan.weights.total,
+        constant=given.get("constant", CONSTANT),
     )
 
 
@@ -591,7 +686,7 @@ def make_descent(erm: ERM, plan: Plan) -> Descent:
 class ERMSettings:
     """The parameters, checked, with defaults in their place."""
 
-    loss: losses.Loss
+    loss: losses.RowLoss
     shape: losses.LossShape
     delta: float
     radius: float

@@ -47,6 +47,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import NDArray
 
 from sottovoce import units
@@ -57,9 +58,10 @@ from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data import regression_kernels
 from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.errors import InvalidBudget
+from sottovoce.estimators.model_intervals import FROM_BOUNDS, Ends
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
-from sottovoce.solvers.losses import Loss, LossShape
+from sottovoce.solvers.losses import LOSSES, LossShape, RowLoss
 from sottovoce.weights import Weights
 
 #: False, True for a bar at the terminal, or a function that is called with the number of steps
@@ -118,7 +120,7 @@ class People:
 class Descent:
     """The public settings of a run."""
 
-    loss: Loss
+    loss: RowLoss
     clip: float
     steps: int
     stride: float
@@ -128,6 +130,7 @@ class Descent:
     rate: int  # of drawing a person, in units of 2⁻³²
     scale: float  # σ of the noise, in units of clip/weight
     total: int
+    constant: float = 0.5  # of rows (constant, z), for which θ is
 
     def run(self, people: People, watch: Callable[[int], None]) -> Floats:
         """Returns the average of the later half of the iterates, or the last; reports each step
@@ -170,7 +173,7 @@ class Descent:
         """Returns Σ_l clipped(g_l) over the chosen people: whole numbers, at most 2^52 in all."""
         rows, place = people.rows, make_person_lookup(people.rows.owner)
         common: dict[str, Any] = {"reader": rows.features, "label": rows.label, "loss": self.loss}
-        common |= {"theta": theta, "clip": self.clip}
+        common |= {"theta": theta, "clip": self.clip, "constant": self.constant}
         if people.most == 1:
             kernel = regression_kernels.RowSums(
                 **common, owner=rows.owner, weights=people.kinds, place=place, chosen=chosen
@@ -349,6 +352,16 @@ def find_least_scale(coordinates: int, epsilon: float, delta: float) -> float:
 #: Second moments of a column in [−½, ½] that fills it evenly, less, and much less.
 SPREADS = (1 / 12, 1 / 30, 1 / 100)
 INTERCEPT_MOMENT = 1 / 4
+#: Of rows whose length is declared, at most ½ together: the mean square of it in parts of the most,
+#: and how it may be divided among directions, in parts of an equal share.
+LENGTH_FILLED = 0.65
+LENGTH_PARTS = (1.5, 0.8, 0.25)
+#: Where it is declared, clips begin at this part of the usual length of a gradient (chosen on made
+#: tables): rows are about equally long, so that clipping bends less.
+LEAST_CLIP = 0.5
+#: And the constant of a row is shorter than in a box, so that more of the gradient is for slopes.
+CONSTANT = 0.5
+CONSTANT_IN_BALL = 0.25
 #: Ways that are considered.
 PATH_LENGTHS = np.geomspace(1e-2, 1e6, 321)
 MIN_STEPS = 20
@@ -367,6 +380,50 @@ RADIUS = 5.0
 
 
 @dataclass(frozen=True)
+class RowSizes:
+    """How long rows (constant, z) are, from what is declared: z in a box, or in a ball of radius
+    ½.
+    """
+
+    slopes: int
+    in_ball: bool = False
+
+    @property
+    def constant(self) -> float:
+        """Of each row."""
+        if self.in_ball:
+            return CONSTANT_IN_BALL
+        return CONSTANT
+
+    @property
+    def spreads(self) -> tuple[float, ...]:
+        """Second moments that columns may have."""
+        if self.in_ball:
+            each = LENGTH_FILLED / (4 * self.slopes)
+            return tuple(each * part for part in LENGTH_PARTS)
+        return SPREADS
+
+    @property
+    def usual(self) -> float:
+        """The length of rows at which clips begin: of columns that fill their bounds evenly."""
+        if self.in_ball:
+            return LEAST_CLIP * math.hypot(self.constant, math.sqrt(LENGTH_FILLED) / 2)
+        return math.sqrt(INTERCEPT_MOMENT + self.slopes * SPREADS[0])
+
+    @property
+    def longest_square(self) -> float:
+        """The squared length of a row in a corner, or on the surface of the ball."""
+        if self.in_ball:
+            return self.constant**2 + INTERCEPT_MOMENT
+        return INTERCEPT_MOMENT * (self.slopes + 1)
+
+    @property
+    def longest(self) -> float:
+        """The length of such a row."""
+        return math.sqrt(self.longest_square)
+
+
+@dataclass(frozen=True)
 class StepSchedule:
     """Steps and stride, and the error of a prediction that was expected of them."""
 
@@ -381,26 +438,23 @@ class StepSchedule:
         return self.noise**2 + self.unlearnt**2
 
 
-def choose_clip(shape: LossShape, slopes: int, noise: float, steps: int | None) -> float:
+def choose_clip(shape: LossShape, rows: RowSizes, noise: float, steps: int | None) -> float:
     """L: from the usual length of a gradient, where noise is large, to the longest there is, where
     it is not; ``noise`` is that of a mean gradient for each unit of L.
     """
-    # Rows whose columns fill their bounds evenly, and rows in a corner.
-    usual = shape.slope * math.sqrt(INTERCEPT_MOMENT + slopes * SPREADS[0])
-    longest = shape.steepest * math.sqrt(INTERCEPT_MOMENT * (slopes + 1))
-    clips = np.geomspace(usual, longest, CLIPS)
+    clips = np.geomspace(shape.slope * rows.usual, shape.steepest * rows.longest, CLIPS)
     errors = [
-        choose_schedule(shape, slopes, clip * noise, steps).squared_error
-        + estimate_clipping_error(shape, slopes, clip)
+        choose_schedule(shape, rows, clip * noise, steps).squared_error
+        + estimate_clipping_error(shape, rows, clip)
         for clip in clips
     ]
     return float(clips[int(np.argmin(errors))])
 
 
-def estimate_clipping_error(shape: LossShape, slopes: int, clip: float) -> float:
+def estimate_clipping_error(shape: LossShape, rows: RowSizes, clip: float) -> float:
     """The mean square error of a prediction that clipping adds: none where nothing is clipped."""
-    usual = shape.slope * math.sqrt(INTERCEPT_MOMENT + slopes * SPREADS[0])
-    longest = shape.steepest * math.sqrt(INTERCEPT_MOMENT * (slopes + 1))
+    usual = shape.slope * rows.usual
+    longest = shape.steepest * rows.longest
     if clip >= longest:
         return 0.0
     return CLIPPING_BIAS * shape.size * min(math.log(longest / clip) / math.log(longest / usual), 1)
@@ -418,15 +472,17 @@ def count_sampled_steps(rate: float) -> int:
     return min(max(math.ceil(SAMPLED_ROUNDS / rate), MIN_SAMPLED_STEPS), MAX_SAMPLED_STEPS)
 
 
-def choose_schedule(shape: LossShape, slopes: int, noise: float, steps: int | None) -> StepSchedule:
+def choose_schedule(
+    shape: LossShape, rows: RowSizes, noise: float, steps: int | None
+) -> StepSchedule:
     """The way with the smallest expected error, in as many steps as keep a quadratic risk from
     overshooting.
     """
-    longest = 2 / (shape.curvature * (slopes + 1) / 4)
+    longest = 2 / (shape.curvature * rows.longest_square)
     ways = PATH_LENGTHS[longest * (MAX_STEPS if steps is None else steps) >= PATH_LENGTHS]
     if not len(ways):
         ways = PATH_LENGTHS[:1]
-    errors = sum(estimate_squared_errors(shape, slopes, noise, ways))
+    errors = sum(estimate_squared_errors(shape, rows, noise, ways))
     best = int(np.argmin(errors))
     way = float(ways[best])
     if steps is None:
@@ -434,22 +490,22 @@ def choose_schedule(shape: LossShape, slopes: int, noise: float, steps: int | No
     else:
         taken = steps
     unlearnt, drawn = (
-        float(part[best]) for part in estimate_squared_errors(shape, slopes, noise, ways)
+        float(part[best]) for part in estimate_squared_errors(shape, rows, noise, ways)
     )
     return StepSchedule(taken, way / taken, math.sqrt(drawn), math.sqrt(unlearnt))
 
 
 def estimate_squared_errors(
-    shape: LossShape, slopes: int, noise: float, ways: np.ndarray
+    shape: LossShape, rows: RowSizes, noise: float, ways: np.ndarray
 ) -> np.ndarray:
     """Returns, for each way, the mean square error of a prediction: what is not learnt yet, and
     noise.
     """
     over_spreads = [
-        _estimate_column_error(shape, spread, noise, ways, slopes) for spread in SPREADS
+        _estimate_column_error(shape, spread, noise, ways, rows.slopes) for spread in rows.spreads
     ]
-    parts = _estimate_column_error(shape, INTERCEPT_MOMENT, noise, ways, 1) + (
-        np.mean(over_spreads, axis=0) if slopes else 0.0
+    parts = _estimate_column_error(shape, rows.constant**2, noise, ways, 1) + (
+        np.mean(over_spreads, axis=0) if rows.slopes else 0.0
     )
     return np.asarray(parts)
 
@@ -463,3 +519,91 @@ def _estimate_column_error(
     return np.asarray(
         [shape.size * left, count * spread * noise**2 * ways * (1 - left) / (2 * bend)]
     )
+
+
+#: The most that losses of these names bend; a corner bends without limit.
+MOST_BEND = {"logistic": 0.25, "squared": 1.0, "huber": 1.0}
+#: A step is steady up to this stride times the most that the risk can bend: beyond 2 it would
+#: overshoot if nearly all rows lay in two opposite corners, which is taken not to be.
+STEADY = 2.5
+#: E ψ²φφᵀ is at most so many times E ψ'φφᵀ: of a model that is right 1; clipped rows do not bend,
+#: and at least half of the curvature is taken to be left.
+UNCLIPPED_RATIO = 1.8
+CLIPPED_RATIO = 3.6
+#: The largest of (1 − e^−x)²/x.
+MOST_LEARNT = 0.4073
+SAME_DESCENT = (
+    "the coefficients that the same descent gives on the whole population, in the middle over its "
+    "noise; those of the minimum may lie outside"
+)
+
+
+def explain_unsteady_steps(
+    loss: str, clip: float, stride: float, rows: RowSizes, most_rows: int
+) -> str:
+    """Returns why two runs of a descent may drift apart by themselves; nothing where they cannot.
+
+    A step along the gradient of a convex function that bends by at most 2/stride moves no two
+    points apart. Clipping a row leaves its loss convex; clipping the mean of several rows does not.
+    """
+    if loss not in MOST_BEND:
+        return "Intervals are known for losses without corners: logistic, squared and huber."
+    if stride * MOST_BEND[loss] * rows.longest_square > STEADY:
+        return "Steps are so long that noise may grow from step to step: there is no interval."
+    if most_rows > 1 and clip < find_longest_gradient(loss, rows):
+        return (
+            "The gradients of people with several rows were clipped, and clipped means do not "
+            "belong to a convex risk: there is no interval. A larger clip has one."
+        )
+    return ""
+
+
+def find_longest_gradient(loss: str, rows: RowSizes) -> float:
+    """Returns about how long the gradient of a row can be."""
+    shape = LOSSES[loss].shape
+    return float(shape.steepest * rows.longest)
+
+
+def bound_pull_ratio(loss: str, clip: float, rows: RowSizes) -> float:
+    """Returns how many times as much as the curvature pulls of rows vary, at most."""
+    if clip * (1 + 1e-9) >= find_longest_gradient(loss, rows):
+        return UNCLIPPED_RATIO
+    return CLIPPED_RATIO
+
+
+@dataclass(frozen=True, eq=False)
+class SteadyDescent:
+    """Ends for what a descent gives on the whole population, where no step moves two points
+    apart.
+
+    θ_T is a function of all noise that has a Lipschitz constant, so that it lies from its median as
+    a normal variable with that deviation does, or closer (Borell, Sudakov and Tsirelson).
+    """
+
+    theta: Floats
+    steps: int
+    stride: float
+    average: bool
+    noise: float  # the deviation of an entry of a mean gradient
+    concentration: float  # Σ W_l² over people
+    unequal: float
+
+    def find_ends(self, functions: Floats, level: float) -> Ends:
+        """Returns the ends."""
+        length = np.linalg.norm(functions, axis=1)
+        z = float(scipy.special.ndtri(0.5 + level / 2))
+        noise = z * length * self.noise * self.stride * math.sqrt(self._count_steps())
+        way = self.stride * self.steps
+        variance = self.unequal * self.concentration * MOST_LEARNT * way
+        sampling = z * length * math.sqrt(variance)
+        reach = np.hypot(noise, sampling)
+        middle = functions @ self.theta
+        return Ends(middle - reach, middle + reach, noise, sampling, FROM_BOUNDS, SAME_DESCENT)
+
+    def _count_steps(self) -> float:
+        """Σ_t s_t², s_t the part of the averaged iterates that come after the noise of step t."""
+        if not self.average:
+            return float(self.steps)
+        first = self.steps // 2
+        after = np.minimum(self.steps - np.arange(self.steps), self.steps - first)
+        return float(np.sum((after / (self.steps - first)) ** 2))

@@ -51,7 +51,7 @@ from sottovoce.data.engine import (
     get_table_label,
 )
 from sottovoce.data.kernels import PIECE_ROWS, exact_dot
-from sottovoce.data.source import DataSource
+from sottovoce.data.source import UNOPENED, DataSource
 from sottovoce.errors import (
     InvalidBounds,
     InvalidBudget,
@@ -63,11 +63,11 @@ from sottovoce.estimator import make_budgets, make_release, read_source
 from sottovoce.estimators import mean
 from sottovoce.estimators.base import (
     LinearModel,
-    LoadableEstimator,
     RegressorMixin,
     clip_to_label,
     get_owners,
 )
+from sottovoce.estimators.column import LoadableEstimator
 from sottovoce.estimators.curvature import BoughtShare
 from sottovoce.estimators.model_intervals import (
     EARLIER,
@@ -129,7 +129,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     their own.
 
     **Question.** Which linear function of the (public) features predicts the (private) label?
-    Labels lie in ``label_bounds``; values beyond are clipped.
+    Labels lie in ``bounds``; values beyond are clipped.
 
     **Promise.** Pure ε_l for each person l (each row, without ``groups``), neighbours by
     replacement of all their *labels*, exact arithmetic. Features, and who owns which row, are not
@@ -141,7 +141,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
-    >>> model = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(
+    >>> model = sv.LabelPrivateRegression(bounds=(0, 1)).fit(
     ...     x, 0.5 + 0.3 * x[:, 0], epsilon=2.0
     ... )
     >>> design = np.column_stack([np.ones(4000), x])
@@ -158,7 +158,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     Parameters
     ----------
     label_bounds :
-        (low, high) or Bounds with a label, from public knowledge.
+        The same as ``bounds``, which it was called before; one of the two.
     noise_variance :
         Public guess of the labels' variance around the model; default a quarter of the squared
         range.
@@ -172,9 +172,13 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
     interval_share :
         Share of everybody's ε that buys the labels' variance for intervals; if not given, chosen
         from public numbers where noise_variance is not declared. 0 buys nothing.
+    bounds :
+        (low, high) of the labels, Bounds with a label, or a Schema, from public knowledge.
     """
 
+    needs_rows = True  # in memory, because every row has its own part in the map
     intercept_: float
+    bounds: BoundsLike | None = None  # models that were kept before it was a parameter lack it
 
     def __init__(
         self,
@@ -184,15 +188,42 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         sensitivity: str = "exact",
         missing: float | None = None,
         interval_share: float | None = None,
+        bounds: BoundsLike | None = None,
     ) -> None:
         self.label_bounds = label_bounds
+        self.bounds = bounds
         self.noise_variance = noise_variance
         self.fit_intercept = fit_intercept
         self.sensitivity = sensitivity
         self.missing = missing
         self.interval_share = interval_share
 
-    later = ("missing", "interval_share")  # what older books do not know about a question
+    # What older books do not know about a question.
+    later = ("missing", "interval_share", "bounds")
+
+    def asked_parameters(self) -> dict[str, Any]:
+        """Return the parameters that a request is remembered by.
+
+        Returns
+        -------
+        dict[str, Any]
+            Parameters by name; bounds under the name that older books know.
+        """
+        given = self.get_params(deep=False)
+        return {**given, "label_bounds": self._get_declared(), "bounds": None}
+
+    def _get_declared(self) -> BoundsLike | None:
+        """The bounds, by either name."""
+        if self.bounds is not None and self.label_bounds is not None:
+            raise InvalidParameter(
+                "Bounds of the labels are given twice, as bounds and as label_bounds.",
+                "They are one thing with two names.",
+                "Pass bounds alone.",
+                parameter="bounds",
+            )
+        if self.bounds is not None:
+            return self.bounds
+        return self.label_bounds
 
     def fit(
         self,
@@ -328,13 +359,37 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         return Dataset(engine, VALUE, GroupLookup(PERSON), design, label, budgets=budgets)
 
     def read_table(self, table: DataSource) -> Dataset:
-        """Refuses what ``fit`` would load."""
+        """Refuses a table that was not loaded, because every row has its own part in the map."""
         raise InvalidParameter(
             "The table is not in memory.",
             "Every row has its own part in the map.",
             "Use fit.",
             parameter="X",
         )
+
+    def read_public(self, table: DataSource) -> Dataset:
+        """Return the budgets and the public features of a table, and read no label.
+
+        Parameters
+        ----------
+        table : DataSource
+            The table, by the names of its columns.
+
+        Returns
+        -------
+        Dataset
+            Budgets, one kind a person, and the features, which a plan needs.
+
+        Raises
+        ------
+        InvalidInput
+            A feature is no number, or a budget cannot be used.
+        """
+        public = table.load_rows(labels=False)
+        design = self._make_design(public.table)
+        n = len(design.rows)
+        budgets = _split_groups(make_budgets(public.epsilon, public.owners, n), n)
+        return Dataset(UNOPENED, VALUE, GroupLookup(PERSON), design, budgets=budgets)
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> Plan:
         """The plan for these budgets and the public features that come with the rows."""
@@ -345,7 +400,7 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
                 "Pass X.",
                 parameter="X",
             )
-        return self._make_plan(budgets, rows.features)
+        return self._make_plan(_split_groups(budgets, len(rows.features.rows)), rows.features)
 
     def release_under(self, plan: Plan, rows: Dataset) -> Release:
         """Reads the labels once, adds noise, and returns the release."""
@@ -495,18 +550,18 @@ class LabelPrivateRegression(LoadableEstimator, RegressorMixin, LinearModel):
         return Design(rows, names)
 
     def _get_bounds(self) -> Interval:
-        low, high = to_interval(self.label_bounds)
+        low, high = to_interval(self._get_declared())
         if not MIN_MAGNITUDE < high - low < MAX_MAGNITUDE:
             raise InvalidBounds(
                 "The range of the labels is larger than doubles can calculate with.",
                 "",
                 "Change the unit of the labels.",
-                parameter="label_bounds",
+                parameter="bounds",
             )
         return low, high
 
     def _get_missing_constant(self, low: float, high: float) -> float | None:
-        schema = self.label_bounds
+        schema = self._get_declared()
         if isinstance(schema, Schema):
             own = schema.columns[schema.require_label()].missing
         else:

@@ -37,31 +37,37 @@ from sottovoce.data.engine import Dataset
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import load_matrix, make_budgets
-from sottovoce.estimators import logistic_mechanism, logistic_tuning
+from sottovoce.estimators import logistic_descent, logistic_mechanism, logistic_tuning
 from sottovoce.estimators.base import (
     ClassifierMixin,
-    LoadableEstimator,
     ModelEstimator,
     get_association,
+    get_owners,
     predict_linear,
 )
+from sottovoce.estimators.column import LoadableEstimator
 from sottovoce.estimators.curvature import (
     CLASS_PULL_UNITS,
     BoughtShare,
     Equation,
     choose_interval_share,
-    explain_too_little,
 )
+from sottovoce.estimators.erm import find_descent_ends
+from sottovoce.estimators.erm_mechanism import PERSON
+from sottovoce.estimators.logistic_descent import TWO_CLASSES, DescentSteps
 from sottovoce.estimators.logistic_mechanism import LABELS, NoisyObjective, PersonWeights
 from sottovoce.estimators.model_intervals import (
     EARLIER,
     Ends,
     IntervalsByFunction,
+    bound_probabilities,
     list_coefficient_functions,
+    list_prediction_functions,
+    name_ends,
 )
 from sottovoce.guarantee import Guarantee, Neighbours
-from sottovoce.plan import Plan, Theorem
-from sottovoce.release import Release
+from sottovoce.plan import Plan
+from sottovoce.release import Intervals, Release
 from sottovoce.schema import (
     Bounds,
     BoundsLike,
@@ -75,12 +81,13 @@ from sottovoce.schema import (
 NEIGHBOURS: dict[str, Neighbours] = {"replace": "replace", "labels": "replace labels"}
 ACCOUNTANTS = ("kappa", "exact")
 #: How classes are told apart, as a release says it.
-TWO_CLASSES = "two classes"
 SOFTMAX = "softmax"
 ONE_AGAINST_OTHERS = "one against the others"
 
 
-class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin, ModelEstimator):
+class LogisticRegression(
+    DescentSteps, IntervalsByFunction, LoadableEstimator, ClassifierMixin, ModelEstimator
+):
     """Logistic regression, each person with the weight that their own ε allows.
 
     **Question.** Which linear function of the features tells the classes apart? Features lie in
@@ -93,8 +100,8 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
     **Formula.** Objective perturbation with public weights, in the unit ball, charged by the κ
     accountant (docs/theory/kappa.md), or, where budgets are ample, in the box of the bounds;
     several classes by one softmax objective. In the ball rows far from the middle of the bounds are
-    pulled towards it in the fit, and a share of budgets buys the intercept anew; log-odds are
-    ``intercept_ + X @ coef_.T`` always.
+    shortened in the fit, and a share of budgets buys the intercept anew; log-odds are ``intercept_
+    + X @ coef_.T`` always.
 
     >>> import numpy as np, sottovoce as sv
     >>> x = np.linspace(-1, 1, 4000)[:, None]
@@ -135,15 +142,22 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         the open ones spend. None: 0, as for a model that is right for everybody.
     interval_share :
         Share of everybody's ε that buys what intervals of two classes need, where nothing is cut;
-        if not given, chosen from public numbers. 0 buys nothing.
+        if not given, chosen from public numbers. 0 buys nothing, and intervals are of a fit that is
+        shrunk as strongly.
+    delta :
+        The δ of every promise. With it the plan chooses, for two classes, between pure ε and noisy
+        gradient descent in ρ of zCDP, which tells classes apart better where features are many and
+        people neither few nor very many (docs/theory/logistic-delta.md). None: pure ε always.
     """
 
     later = (
         "missing",
         "association",
         "interval_share",
+        "delta",
     )  # what older books do not know about a question
 
+    delta: float | None = None  # of estimators that an earlier version pickled
     intercept_: Floats
     classes_: Array
 
@@ -160,6 +174,7 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         missing: float | None = None,
         association: float | None = None,
         interval_share: float | None = None,
+        delta: float | None = None,
     ) -> None:
         self.bounds = bounds
         self.classes = classes
@@ -171,6 +186,7 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         self.missing = missing
         self.association = association
         self.interval_share = interval_share
+        self.delta = delta
 
     def validate(self) -> None:
         """Refuses bounds, classes and parameters that are wrong for any people."""
@@ -190,9 +206,12 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         codes = classes.find_codes(y)
         check_same_length(len(raw), y=codes, groups=groups)
         budgets = make_budgets(epsilon, groups, len(codes))
-        setting = self._choose_tuning(self._make_weights(budgets, recoding), recoding)
         label = ClassLabel(VALUE, classes, coded=True)
         reader: Reader = EncodedReader(recoding)
+        if self._descends(budgets, recoding):
+            people = {PERSON: get_owners(budgets)}
+            return load_matrix(recoding.encode(raw), reader, codes, label, budgets, people)
+        setting = self._choose_tuning(self._make_weights(budgets, recoding), recoding)
         if setting.threshold > 0:  # which is bought for rows as they are, and not as they were cut
             return load_matrix(recoding.encode(raw), reader, codes, label, budgets)
         body = setting.mechanism.body
@@ -208,6 +227,8 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         """Reads the rows, draws the noise, and returns the release."""
         given = plan.parameters
         recoding = Recoding.from_dict(given["features"])
+        if "steps" in given:
+            return self._release_descent(plan, rows, recoding)
         mechanism = self._read_mechanism(given, recoding)
         problems = logistic_mechanism.Problems(
             rows, mechanism, self._make_weights(plan.budgets, recoding), plan.noise["rate"]
@@ -217,49 +238,107 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         else:
             positives = _list_positive_classes(given["classes"])
             fitted = {positive: problems.fit(positive)[0] for positive in positives}
+        largest = float(problems.person_weights.row.max())
         models = {}
+        moved = 0.0
         for positive, theta in fitted.items():
             intercept, slopes = mechanism.body.to_original_units(theta * given["stretch"])
+            # What the fit released: the intercept is bought anew around it.
+            model: dict[str, Any] = {"fitted": theta.tolist(), "largest_weight": largest}
             if given["threshold"] > 0:
-                intercept = problems.choose_threshold(intercept, slopes, given["threshold"])
-            models[str(given["classes"][positive])] = describe_model(recoding, intercept, slopes)
-        bought = None
-        if plan.bought is not None:
+                chosen = problems.choose_threshold(intercept, slopes, given["threshold"])
+                moved = (chosen - intercept) / self._find_intercept_unit(given, mechanism)
+                intercept = chosen
+            name = str(given["classes"][positive])
+            models[name] = {**describe_model(recoding, intercept, slopes), **model}
+        if plan.bought is None:
+            equation = problems.make_equation(np.concatenate(list(fitted.values())), moved)
+        else:
             ((positive, theta),) = fitted.items()
-            bought = problems.buy_equation(positive, theta, plan.bought.share).to_dict()
-        return Release.of(plan, {"models": models}, bought)
+            equation = problems.buy_equation(positive, theta, plan.bought.share)
+        return Release.of(plan, {"models": models}, equation.to_dict())
+
+    def _find_intercept_unit(self, given: dict[str, Any], mechanism: NoisyObjective) -> float:
+        """By how much the intercept moves with the first coordinate of a fit."""
+        first = np.zeros(mechanism.body.width)
+        first[0] = given["stretch"]
+        return float(mechanism.body.to_original_units(first)[0])
+
+    def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
+        classes = release.parameters["classes"]
+        if len(classes) == 2 or release.bought is None:
+            return super()._compute_intervals(release, level)
+        recoding = Recoding.from_dict(release.parameters["features"])
+        functions = self._list_functions(release, recoding)
+        by_class = {
+            str(name): name_ends(
+                recoding.names, self._find_ends_of_class(release, functions, place, level), level
+            )
+            for place, name in enumerate(classes)
+        }
+        first = next(iter(by_class.values()))
+        return replace(
+            first,
+            low={name: one.low for name, one in by_class.items()},
+            high={name: one.high for name, one in by_class.items()},
+            noise={name: one.noise for name, one in by_class.items()},
+            sampling={name: one.sampling for name, one in by_class.items()},
+        )
 
     def _compute_prediction_intervals(
         self, release: Release, level: float, X: TableLike
     ) -> Floats | None:
-        odds = super()._compute_prediction_intervals(release, level, X)
-        if odds is None:
-            return None
-        return np.asarray(expit(odds), dtype=np.float64)
+        classes = release.parameters["classes"]
+        if len(classes) == 2:
+            odds = super()._compute_prediction_intervals(release, level, X)
+            if odds is None:
+                return None
+            return np.asarray(expit(odds), dtype=np.float64)
+        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        coefficients = self._list_functions(release, self._recoding)
+        functions = list_prediction_functions(self._recoding, raw, coefficients)
+        # All functions are within their ends at once, so that probabilities are.
+        each = 1 - (1 - level) / len(classes)
+        ends = [
+            self._find_ends_of_class(release, functions, place, each)
+            for place in range(len(classes))
+        ]
+        low = np.column_stack([one.low for one in ends])
+        high = np.column_stack([one.high for one in ends])
+        if release.parameters.get("objective") != SOFTMAX:
+            low, high = log_expit(low), log_expit(high)
+        return bound_probabilities(low, high)
 
     def _list_functions(self, release: Release, recoding: Recoding) -> Floats:
-        return list_coefficient_functions(recoding, 1.0)
+        given = release.parameters
+        if "steps" in given:
+            return list_coefficient_functions(recoding, 1.0)
+        mechanism = self._read_mechanism(given, recoding)
+        columns = []
+        for unit in np.eye(mechanism.body.width) * given["stretch"]:
+            intercept, slopes = recoding.to_original_units(*mechanism.body.to_original_units(unit))
+            columns.append(np.concatenate([[intercept], slopes]))
+        return np.column_stack(columns)
 
     def _get_middle(self, release: Release) -> float:
         return 0.0
 
     def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
-        given = release.parameters
+        if "steps" in release.parameters:
+            return find_descent_ends(release, functions, level, 1.0)
         if release.bought is not None:
             return Equation.from_dict(release.bought).find_ends(functions, level)
-        if "interval_share" not in given:
-            return EARLIER
-        if len(given["classes"]) > 2:
-            return "Intervals are known for two classes alone."
-        if given.get("rows", {}).get("kind") != "box":
-            return (
-                "Rows were cut to a length, or λ was given, so coefficients are shrunk by an "
-                "unknown amount: there is no interval. With more people or a larger ε nothing is "
-                "cut."
-            )
-        if given["neighbours"] == "labels" or not given["rows"]["intercept"]:
-            return "Intervals are known for models with an intercept whose rows are protected."
-        return explain_too_little(functions.shape[1] - 1, CLASS_PULL_UNITS)
+        return EARLIER
+
+    def _find_ends_of_class(
+        self, release: Release, functions: Floats, place: int, level: float
+    ) -> Ends:
+        """The ends of functions of one class among several."""
+        assert release.bought is not None
+        width = functions.shape[1]
+        own = np.zeros((len(functions), len(release.bought["theta"])))
+        own[:, place * width : (place + 1) * width] = functions
+        return Equation.from_dict(release.bought).find_ends(own, level)
 
     def _choose_interval_share(
         self, setting: logistic_tuning.TuningChoice, person_weights: PersonWeights, slopes: int
@@ -371,6 +450,14 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
         return np.asarray(softmax(odds, axis=1), dtype=np.float64)
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        if self._descends(budgets, recoding):
+            return self._plan_descent(budgets, recoding)
+        plan = self._plan_objective(budgets, recoding)
+        if self.delta is None:
+            return plan
+        return replace(plan, parameters={**plan.parameters, "delta": float(self.delta)})
+
+    def _plan_objective(self, budgets: Budgets, recoding: Recoding) -> Plan:
         classes = self._get_classes()
         person_weights = self._make_weights(budgets, recoding)
         setting = self._choose_tuning(person_weights, recoding)
@@ -421,11 +508,7 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
             noise=noise,
             bought=bought,
             grid=logistic_mechanism.make_answer_grid(mechanism, rate),
-            theorem=Theorem(
-                f"Objective perturbation: each person l loses {_describe_charge(setting)} "
-                f"(pure ε, neighbours by {NEIGHBOURS[self.neighbours]})",
-                "docs/theory/logistic.md",
-            ),
+            theorem=logistic_tuning.state_theorem(setting, NEIGHBOURS[self.neighbours]),
             error=logistic_tuning.estimate_error(
                 setting,
                 rate,
@@ -524,6 +607,7 @@ class LogisticRegression(IntervalsByFunction, LoadableEstimator, ClassifierMixin
 
     def _refuse_unknown(self) -> None:
         check_interval_share(self.interval_share)
+        logistic_descent.check_delta(self.delta)
         for name, value, known in (
             ("neighbours", self.neighbours, NEIGHBOURS),
             ("accountant", self.accountant, ACCOUNTANTS),
@@ -556,25 +640,9 @@ def _describe_body(mechanism: NoisyObjective) -> dict[str, Any]:
     """Where the rows lie, as public JSON."""
     body = mechanism.body
     if isinstance(body, UnitBall):
-        pulled = body.radius < body.longest
-        return {"rows": {"kind": "ball", "pulled": pulled, **body.to_dict()}}
+        return {"rows": {"kind": "ball", "pulled": body.shortens, **body.to_dict()}}
     told: dict[str, Any] = {"rows": {"kind": "box", **body.to_dict()}}
     if body.intercept:
         told["intercept_alpha"] = float(mechanism.ridge[0])
         told["intercept_share"] = mechanism.share
     return told
-
-
-def _describe_charge(setting: logistic_tuning.TuningChoice) -> str:
-    mechanism = setting.mechanism
-    bought = ""
-    if setting.threshold > 0:
-        bought = ", and 2W_l over the scale of the choice of an intercept"
-    if mechanism.accountant == LABELS:
-        return f"at most W_l·η/2 and ε_out for each problem{bought}"
-    if mechanism.several:
-        return "at most max_v ½W_lη(1+v) + W_l·T(v)·H̄, T the most curvature at doubt v, and ε_out"
-    exact = "max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)·H̄/r_l)"
-    if mechanism.uses_kappa:
-        return f"at most the smaller of κ(λ, ηλ)·W_l·η and {exact}, and ε_out{bought}"
-    return f"at most {exact}, and ε_out{bought}"

@@ -24,7 +24,6 @@ to the squared error of log-odds: A·Σc² + (max W_l/e_l)² + B·(Σ|W_l − u_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -40,22 +39,22 @@ from sottovoce.accounting import kappa
 from sottovoce.arrays import Floats
 from sottovoce.budgets import BudgetGroups, has_usable_budget
 from sottovoce.data.encoding import (
-    GRID_BITS,
-    MATRIX_COLUMN,
     CentredBox,
     Reader,
     UnitBall,
     UnitBallReader,
 )
-from sottovoce.data.engine import Dataset, Engine, GroupLookup, get_default_engine
-from sottovoce.data.loss_kernels import LogisticTerms, RowBlock, SoftmaxTerms, ThresholdErrors
+from sottovoce.data.engine import Dataset
+from sottovoce.data.loss_kernels import LogisticTerms, SoftmaxTerms, ThresholdErrors
 from sottovoce.errors import InvalidBudget, InvalidParameter, WeakRegularisation
 from sottovoce.estimators.curvature import (
     CLASS_PULL_UNITS,
+    FROM_PROBABILITIES,
     CurvaturePurchase,
     Equation,
     PurchaseWeights,
 )
+from sottovoce.estimators.row_problem import RowProblem
 from sottovoce.noise import continuous, source
 from sottovoce.noise.source import AnswerGrid
 from sottovoce.schema import is_between
@@ -64,16 +63,6 @@ from sottovoce.weights import Weights, solve_row_weights
 
 #: Solver tolerance of the gradient; what is left is covered by noise paid from the slack.
 TOLERANCE = 1e-15
-#: From this many rows on a first guess comes from a sixteenth of them, and never from many more
-#: than so many.
-MANY_ROWS = 2**16
-SAMPLE_RATE = 1 / 16
-ROUGH_TOLERANCE = 1e-3
-#: Multiples of it are spread evenly over [0, 1).
-GOLDEN = (math.sqrt(5) - 1) / 2
-#: Columns of the rows that a first guess comes from.
-VALUE = "value"
-KIND = "kind"
 #: The share of everybody's part in a problem that pays for the solver's last digits.
 SLACK = 1e-3
 #: Who protects labels alone needs no accountant: W·η/2 at any λ.
@@ -231,8 +220,11 @@ class Problems:
         """
         mechanism = self.mechanism
         ridge = np.tile(mechanism.ridge, mechanism.functions)
+        summed = RowProblem(self.rows.engine, self._make_kernel(positive))
         problem = newton.Problem(
-            terms=_sum_over_engine(self.rows.engine, self._make_kernel(positive)),
+            terms=summed.terms,
+            pulls=summed.pulls,
+            rough=summed.rough,
             ridge=ridge,
             centre=np.zeros(len(ridge)),
             tilt=mechanism.draw_tilt(self.rate),
@@ -243,7 +235,7 @@ class Problems:
         theta = newton.minimise(
             problem,
             compute_tolerance(self.person_weights, mechanism),
-            self._find_start(problem, positive),
+            summed.guess(problem, count_rows(self.person_weights)),
         )
         rate = 1 / compute_output_scale(self.person_weights, mechanism, self.rate)
         found = make_answer_grid(mechanism, self.rate).nearest(
@@ -271,6 +263,30 @@ class Problems:
         scores = errors + np.where(np.arange(len(intercepts)) == own, 0, penalty)
         return float(intercepts[source.permute_and_flip(scores, scale)])
 
+    def make_equation(self, fitted: Floats, moved: float) -> Equation:
+        """Returns what a fit, of one function or of several one after the other, solved; ``moved``
+        is by how much the first coordinate of what is published differs.
+        """
+        mechanism = self.mechanism
+        people = self.person_weights
+        copies = len(fitted) // mechanism.body.width
+        return Equation(
+            theta=fitted,
+            centre=np.zeros(len(fitted)),
+            ridge=np.tile(mechanism.ridge, copies),
+            noise=np.tile(mechanism.deviations(self.rate) ** 2, copies),
+            total=mechanism.flattest,
+            squares=float(people.person**2 @ people.kinds.people),
+            most_pull=mechanism.doubt,
+            unequal=UNEQUAL_CLASSES,
+            moved=moved,
+            of="the coefficients of logistic regression on the whole population",
+            bought={},
+            ratio=UNEQUAL_CLASSES * mechanism.flattest,
+            told=FROM_PROBABILITIES.format(UNEQUAL_CLASSES),
+            longest=1 / mechanism.stiffness,
+        )
+
     def buy_equation(self, positive: int, theta: Floats, share: float) -> Equation:
         """Buys what intervals of a fit in the box need, at what it released."""
         people = self.person_weights
@@ -285,19 +301,7 @@ class Problems:
             most_bend=self.mechanism.flattest,
             pulls=CLASS_PULL_UNITS,
         )
-        return Equation(
-            theta=theta,
-            centre=np.zeros(len(theta)),
-            ridge=self.mechanism.ridge,
-            noise=self.mechanism.deviations(self.rate) ** 2,
-            total=self.mechanism.flattest,
-            squares=float(people.person**2 @ people.kinds.people),
-            most_pull=1.0,
-            unequal=UNEQUAL_CLASSES,
-            moved=0.0,
-            of="the coefficients of logistic regression on the whole population",
-            bought=purchase.buy(),
-        )
+        return replace(self.make_equation(theta, 0.0), bought=purchase.buy())
 
     def _make_kernel(self, positive: int) -> LogisticTerms | SoftmaxTerms:
         reader = self.rows.features
@@ -313,31 +317,6 @@ class Problems:
         if self.mechanism.several:
             return SoftmaxTerms(**common, classes=self.mechanism.classes)
         return LogisticTerms(**common, positive=positive)
-
-    def _find_start(self, problem: newton.Problem, positive: int) -> Floats | None:
-        """Where Newton begins: at the minimiser of a part of the rows, where there are many."""
-        rows = count_rows(self.person_weights)
-        if rows < MANY_ROWS:
-            return None
-        rate = min(SAMPLE_RATE, MANY_ROWS / rows)
-        kernel = replace(self._make_kernel(positive), row_weights=self.person_weights.row / rate)
-        chosen = self.rows.engine.fold(Sample(kernel, rate))
-        v, phi, y = (np.concatenate(column) for column in zip(*chosen, strict=True))
-        if (
-            not 0.5 < len(v) / (rate * rows) < 2
-        ):  # few different rows, so that the choice between them was unlucky
-            return None
-        if not self.mechanism.several:
-            y = np.where(y > 0, positive, -1.0)
-        engine = get_default_engine().of_columns(
-            {MATRIX_COLUMN: phi, VALUE: y, KIND: np.arange(len(v))}
-        )
-        label = replace(self.rows.label, column=VALUE, coded=True)
-        reader = UnitBallReader(self.mechanism.body, self.rows.features.recoding)
-        few = replace(kernel, reader=reader, label=label, owner=GroupLookup(KIND), row_weights=v)
-        return newton.run_newton(
-            replace(problem, terms=_sum_over_engine(engine, few)), negligible=ROUGH_TOLERANCE
-        )
 
 
 def _get_recoded_reader(reader: Any) -> Reader:
@@ -360,48 +339,6 @@ def list_intercepts(intercept: float, slopes: Floats) -> tuple[Floats, int]:
     last = math.floor((farthest - intercept) / step)
     places = np.union1d(np.arange(first, last + 1), 0)
     return intercept + step * places, int(np.searchsorted(places, 0))
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Some of the rows that a kernel reads, at this rate, for a first guess; its content decides,
-    not its place.
-    """
-
-    kernel: LogisticTerms | SoftmaxTerms
-    rate: float
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that a batch must have."""
-        return self.kernel.columns
-
-    def zero(self) -> list[RowBlock]:
-        """No rows."""
-        return []
-
-    def __call__(self, batch: Any) -> list[RowBlock]:
-        """Returns the chosen rows of the batch."""
-        return [self._select_rows(*self.kernel.read(batch))]
-
-    def _select_rows(self, v: Floats, phi: Floats, y: Floats) -> RowBlock:
-        # Entries are on a grid, so their sum is exact in any order; the golden section scatters it
-        # over [0, 1).
-        scattered = phi @ np.full(phi.shape[1], 2.0**GRID_BITS) * GOLDEN
-        chosen = scattered - np.floor(scattered) < self.rate
-        return v[chosen], phi[chosen], y[chosen]
-
-
-def _sum_over_engine(
-    engine: Engine, kernel: LogisticTerms | SoftmaxTerms
-) -> Callable[[Any, bool], tuple[float, Any, Any]]:
-    """The terms of a problem over the rows of an engine."""
-
-    def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
-        at = replace(kernel, theta=theta, extended=extended)
-        return at.floats(engine.fold(at))
-
-    return terms
 
 
 def count_rows(person_weights: PersonWeights) -> int:
@@ -600,12 +537,8 @@ class PersonWeights:
             return rate
         # Few people, or little regularisation: the exact charge may be the smaller one.
         if rate * mechanism.stiffness < mechanism.free_rate:
-
-            def fits(rate: float) -> bool:
-                charged = mechanism.charge(self.person, self.ranks, rate)
-                return bool(np.all(charged <= self.left * (1 - threshold)))
-
-            rate = max(rate, find_largest(fits, 4 * total))
+            left = self.left * (1 - threshold)
+            rate = max(rate, self._find_exact_rate(mechanism, left, 4 * total))
         if rate <= 0:
             smallest = mechanism.free_rate / total
             raise WeakRegularisation(
@@ -616,6 +549,25 @@ class PersonWeights:
                 smallest=smallest,
                 parameter="alpha",
             )
+        return rate
+
+    def _find_exact_rate(self, mechanism: NoisyObjective, left: Floats, high: float) -> float:
+        """Returns the largest η_n below ``high`` at which nobody is charged more than they have
+        left; 0 if there is none.
+
+        A charge over W falls as W grows, so most people never decide: somebody of the same rank,
+        no heavier and with no more left for each unit of weight, is stopped first.
+        """
+        person = self.person
+        ranks = self.ranks
+        some = list_binding(person, ranks, left)
+
+        def fits(rate: float, who: Any = slice(None)) -> bool:
+            return bool(np.all(mechanism.charge(person[who], ranks[who], rate) <= left[who]))
+
+        rate = find_largest(lambda rate: fits(rate, some), high)
+        if rate > 0 and not fits(rate):  # by a last bit
+            return find_largest(fits, high)
         return rate
 
     @cached_property
@@ -680,6 +632,21 @@ def compute_prices(
     return d / CURVATURE / noise, (association * LOG_ODDS) ** 2 / noise
 
 
+def list_binding(person: Floats, ranks: NDArray[np.int64], left: Floats) -> NDArray[np.intp]:
+    """Returns the places of people of whom one is the first who cannot pay as the rate grows, if a
+    charge over the weight never grows with the weight: of each rank those who have less for a unit
+    of weight than everybody lighter.
+    """
+    found = []
+    for rank in np.unique(ranks[person > 0]):
+        which = np.flatnonzero((ranks == rank) & (person > 0))
+        order = which[np.argsort(person[which], kind="stable")]
+        part = left[order] / person[order]
+        least = np.minimum.accumulate(part)
+        found.append(order[np.append(True, part[1:] < least[:-1])])
+    return np.concatenate(found)
+
+
 def find_largest(fits: Any, high: float) -> float:
     """Returns the largest number below ``high`` that fits, by bisection of its logarithm; 0 if none
     does.
@@ -689,6 +656,8 @@ def find_largest(fits: Any, high: float) -> float:
         return 0.0
     for _ in range(100):
         middle = math.sqrt(low * high)
+        if not low < middle < high:
+            break
         if fits(middle):
             low, high = (middle, high)
         else:

@@ -9,11 +9,13 @@ drawn, judged on rows held out) chooses among a few settings around the defaults
 
     symbol   name
     g        each        η/d, budget for each coordinate; of K classes η/(d·√(2K − 2))
-    λ                    80/g²·(1 + (20/g)²), at most 3, and no less than 2/η (8/η for several
-                         classes), so that nothing is lost in the charge
+    λ                    80/g²·(1 + (20/g)²), or 10/g²·(1 + (57/g)²) where rows are shortened as a
+                         whole; at most 3, and no less than 2/η (8/η for several classes), so that
+                         nothing is lost in the charge
     R        radius      half of a row's usual length (0.8 of it with public rows), growing with g
+                         where slopes alone are shortened
     c        intercept   1.6/√(1.6² + p), the intercept's column (2 in the place of 1.6 with public
-                         rows)
+                         rows); of whole rows as long as 1.7 deviations of a column
     g*                   from this g on rows lie in their box and nothing is cut: 400 where columns
                          are numbers, 30 where they are factors
 """
@@ -41,8 +43,14 @@ from sottovoce.data.encoding import (
     UnitBall,
 )
 from sottovoce.errors import InvalidParameter
-from sottovoce.estimators.logistic_mechanism import CURVATURE, HALF, LOG_ODDS, NoisyObjective
-from sottovoce.plan import ASSOCIATION, ExpectedError, measure_inequality
+from sottovoce.estimators.logistic_mechanism import (
+    CURVATURE,
+    HALF,
+    LABELS,
+    LOG_ODDS,
+    NoisyObjective,
+)
+from sottovoce.plan import ASSOCIATION, ExpectedError, Theorem, measure_inequality
 from sottovoce.schema import Classes
 from sottovoce.solvers import newton
 from sottovoce.weights import Weights
@@ -51,6 +59,11 @@ from sottovoce.weights import Weights
 STRENGTH = 80.0
 SCARCE = 20.0
 STRONGEST = 3.0
+#: The same for two classes without public rows, whose rows are shortened as a whole from this much
+#: budget for each coordinate on.
+WHOLE_FROM = 75.0
+WHOLE_STRENGTH = 10.0
+WHOLE_SCARCE = 57.0
 #: Shares of a row's usual length √p (in units of the columns' spreads) at which rows are cut.
 CUT = 0.5
 CUT_WITH_PUBLIC_ROWS = 0.8
@@ -63,6 +76,7 @@ BOX_OF_FACTORS = 30.0
 #: A column of public rows is never taken to be narrower than this share of its bounds.
 NARROWEST = 1e-3
 INTERCEPT_FACTOR = 1.6
+WHOLE_INTERCEPT = 1.7
 INTERCEPT_WITH_PUBLIC_ROWS = 2.0
 #: So many units of Σε buy an intercept, but no larger a share of budgets than this, and none where
 #: all budgets together are smaller.
@@ -148,6 +162,13 @@ class BudgetScale:
     classes: int = 2  # in one objective
 
     @property
+    def shortens_whole_rows(self) -> bool:
+        """Whether rows in the ball are shortened with their constant: for two classes, where the
+        side of a plane is all that decides, and where noise leaves enough of the intercept.
+        """
+        return self.classes == 2 and self.fit_intercept and self.each >= WHOLE_FROM
+
+    @property
     def coordinates(self) -> int:
         """d."""
         return self.slopes + self.fit_intercept
@@ -164,10 +185,13 @@ class BudgetScale:
         """The least η·λ at which curvature costs nothing."""
         return 8.0 if self.classes > 2 else 2.0
 
-    def default_lambda(self, times: float = 1.0) -> float:
+    def default_lambda(self, times: float = 1.0, whole: bool = False) -> float:
         """λ, or a multiple of it within its limits."""
         g = self.each
-        strength = times * STRENGTH / g**2 * (1 + (SCARCE / g) ** 2)
+        if whole:
+            strength = WHOLE_STRENGTH / g**2 * (1 + (WHOLE_SCARCE / g) ** 2)
+        else:
+            strength = times * STRENGTH / g**2 * (1 + (SCARCE / g) ** 2)
         return max(min(strength, STRONGEST), self.free_rate / self.total)
 
     def intercept(self, factor: float) -> float:
@@ -180,6 +204,13 @@ class BudgetScale:
         """A way into the unit ball; no radius beyond the farthest corner of the bounds."""
         ball = UnitBall(middle, spread, radius, self.intercept(factor), GRID_BITS)
         return replace(ball, radius=max(min(radius, ball.longest or 1.0), 1e-9))
+
+    def make_whole_ball(self, spread: Floats) -> UnitBall:
+        """A way into the unit ball by shortening rows with their constant."""
+        radius = CUT * math.sqrt(self.slopes)
+        ball = self.make_ball(np.zeros(self.slopes), spread, radius, WHOLE_INTERCEPT)
+        intercept = WHOLE_INTERCEPT / math.hypot(WHOLE_INTERCEPT, ball.radius)
+        return replace(ball, intercept=intercept, whole=True)
 
 
 @lru_cache(maxsize=8)  # the data are gathered by it and the plan is made with it
@@ -209,6 +240,9 @@ def choose_without_public_rows(
     if alpha is None:
         threshold = choose_threshold_share(scale)
     left = replace(scale, total=scale.total * (1 - threshold))
+    if alpha is None and scale.shortens_whole_rows and scale.slopes:
+        ball = left.make_whole_ball(spread)
+        return replace(_choose_ball(left, ball, alpha), threshold=threshold)
     grown = max(1.0, math.sqrt(left.each / AMPLE_BUDGET))
     ball = left.make_ball(
         np.zeros(scale.slopes),
@@ -293,12 +327,16 @@ def measure_log_odds(
     body = mechanism.body
     noise = mechanism.deviations(rate)
     curvature = CURVATURE
+    curvature_of_constant = CURVATURE
     if isinstance(body, UnitBall):
         share = math.sqrt(1 - body.intercept**2)
         scale = share / (body.radius * body.spread)
         length = math.sqrt(float(np.square(width / body.spread).sum()))
         cut = min(1.0, body.radius / length) if length else 1.0
         constant = body.intercept
+        if body.whole:
+            cut = min(1.0, 1 / math.hypot(constant, share * length / body.radius))
+            curvature_of_constant = curvature * cut**2
     else:
         scale = np.ones(len(width))
         cut = 1.0
@@ -310,7 +348,10 @@ def measure_log_odds(
     slopes = np.square(stretch * scale * width * noise[first:] / (bend + ridge)).sum()
     if first:
         slopes += (
-            stretch * constant * noise[0] / (curvature * constant**2 + mechanism.ridge[0])
+            stretch
+            * constant
+            * noise[0]
+            / (curvature_of_constant * constant**2 + mechanism.ridge[0])
         ) ** 2
     mean = float(kept.mean()) if len(kept) else 1.0
     lost = LOG_ODDS**2 * float(np.square(1 - kept).mean()) if len(kept) else 0.0
@@ -346,7 +387,7 @@ def _choose_ball(
 ) -> TuningChoice:
     stretch = 1.0
     if alpha is None:
-        ridge = scale.default_lambda(times)
+        ridge = scale.default_lambda(times, ball.whole)
         stretch += ridge / SMALLEST_CURVATURE
     else:
         ridge = float(alpha)
@@ -373,7 +414,7 @@ def simulate_error(setting: TuningChoice, public: PublicRows, rate: float) -> fl
         else:
             signs = [np.where(codes[~out] == k, 1.0, -1.0) for k in _list_positive_codes(codes)]
             fitted = np.array(
-                [_fit_roughly(rows[~out], each, setting.alpha, noise) for each in signs]
+                [fit_roughly(rows[~out], each, setting.alpha, noise) for each in signs]
             )
         margins = fitted @ plain[out].T
         if len(margins) > 1:
@@ -403,7 +444,7 @@ def make_noise_directions(d: int) -> Floats:
     )
 
 
-def _fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Floats:
+def fit_roughly(rows: Floats, signs: Floats, ridge: float, tilt: Floats) -> Floats:
     """Returns the minimiser for rows of equal weight, near enough for a simulation."""
 
     def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
@@ -512,3 +553,27 @@ def estimate_probability_error(kept: float, noise: float) -> float:
     f = LOG_ODDS * nodes[:, None]
     apart = expit(f) - expit(kept * f + noise * nodes[None, :])
     return math.sqrt(float(mass @ apart**2 @ mass))
+
+
+def state_theorem(setting: TuningChoice, neighbours: str) -> Theorem:
+    """Returns what the promise rests on."""
+    return Theorem(
+        f"Objective perturbation: each person l loses {_describe_charge(setting)} "
+        f"(pure ε, neighbours by {neighbours})",
+        "docs/theory/logistic.md",
+    )
+
+
+def _describe_charge(setting: TuningChoice) -> str:
+    mechanism = setting.mechanism
+    bought = ""
+    if setting.threshold > 0:
+        bought = ", and 2W_l over the scale of the choice of an intercept"
+    if mechanism.accountant == LABELS:
+        return f"at most W_l·η/2 and ε_out for each problem{bought}"
+    if mechanism.several:
+        return "at most max_v ½W_lη(1+v) + W_l·T(v)·H̄, T the most curvature at doubt v, and ε_out"
+    exact = "max_s ½W_lη(1+s) + r_l·log(1 + W_l·s(1−s)·H̄/r_l)"
+    if mechanism.uses_kappa:
+        return f"at most the smaller of κ(λ, ηλ)·W_l·η and {exact}, and ε_out{bought}"
+    return f"at most {exact}, and ε_out{bought}"

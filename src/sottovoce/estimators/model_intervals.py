@@ -10,23 +10,24 @@ functions cᵀθ: a coefficient in its own unit, or the expected label of a row.
     c          function    of θ; a row of a matrix of them
     θ*         the population's coefficients: those of least squares, or of the loss that is fitted
     S          the sum of the population's pulls over the rows: sampling, of mean zero
-    E, b       the noise, whose law is public
+    E, b, Z    the noise, whose law is public; E on moments, b in an objective, Z on a solution
 
 Noisy moments give ĉ − Ĝθ* = S + e − Eθ* (`find_moment_ends`), so θ* is where noise and sampling
 can explain what is left. A map of labels gives θ̂ − θ* = C·(labels' noise) + e, which is read off
 (`label_private.py`). Where only a bound on the smallest eigenvalue of the curvature is known, ends
-come from it (`EigenvalueBound`).
+come from it (`EigenvalueBound`). Where nothing is known of it, they are of what the same fit,
+shrunk as strongly, gives on the whole population (`ShrunkFit`, `find_added_noise_ends`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtri
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce.arrays import Floats, TableLike, to_matrix
 from sottovoce.data.encoding import Recoding
@@ -38,10 +39,24 @@ from sottovoce.release import Intervals, Release
 UNEQUAL_SPREAD = 1.8
 #: What intervals cover where nothing else is said.
 LEAST_SQUARES = "the coefficients of least squares on the whole population"
+#: What those from noisy statistics cover.
+EVEN_LEAST_SQUARES = (
+    "the coefficients of least squares on the whole population, if residuals vary at most 1.8 "
+    "times as much where rows count most as they do on average"
+)
 FROM_MOMENTS = "the released variance of residuals, times 1.8 for rows of unequal spread"
+#: Where nothing that was released tells by how much λ shrinks.
+SHRUNK = (
+    "the coefficients that the same fit, shrunk as strongly, gives on the whole population; those "
+    "without shrinkage may lie outside"
+)
+FROM_BOUNDS = "the bounds: labels vary by at most half their range"
 EARLIER = "This release was made by an earlier version, which did not tell what intervals need."
 #: Frequencies of a law's Fourier series, over a period of so many standard deviations.
 FREQUENCIES = np.arange(1, 2049)
+#: They are looked at in blocks, up to where a law has none that count.
+BLOCK_FREQUENCIES = 64
+NEGLIGIBLE_HEIGHT = 1e-13
 PERIOD = 60.0
 #: An end is sought in so many steps, each relative to the last; beyond, there is none.
 STEPS = 20
@@ -70,27 +85,39 @@ class Ends:
         return Ends(low, high, noise, sampling, self.sampling_from, self.of)
 
 
-def compute_sum_half_width(level: float, scales: Any, deviation: float) -> float:
-    """Returns x with P(|Σ L_k + G| ≤ x) = level, L_k of Laplace's law with these scales and G
-    normal, all independent.
+def compute_sum_half_width(
+    level: float, scales: Any, deviation: float, power: float = 1.0
+) -> float:
+    """Returns x with P(|Σ L_k + G| ≤ x) = level, L_k of Laplace's law with these scales, each so
+    many times as ``power`` says, and G normal, all independent.
 
     By the Fourier series of the law on a period that it hardly ever leaves: its characteristic
-    function is e^(−s²t²/2)·Π 1/(1 + b_k²t²).
+    function is e^(−s²t²/2)·Π (1 + b_k²t²)^−power, which is one for every power above 0.
     """
     b = np.abs(np.asarray(scales, dtype=np.float64))
-    total = math.sqrt(2 * float(b @ b) + deviation**2)
+    total = math.sqrt(2 * power * float(b @ b) + deviation**2)
     if total == 0:
         return 0.0
     half = PERIOD / 2
-    t = FREQUENCIES * (math.pi / half)
     unit = b[b > 0] / total
-    logs = -np.log1p(np.square(np.outer(unit, t))).sum(axis=0) - (deviation / total * t) ** 2 / 2
-    heights = np.exp(logs) / FREQUENCIES
+    blocks = []
+    for at in range(0, len(FREQUENCIES), BLOCK_FREQUENCIES):
+        frequencies = FREQUENCIES[at : at + BLOCK_FREQUENCIES]
+        t = frequencies * (math.pi / half)
+        logs = -power * np.log1p(np.square(np.outer(unit, t))).sum(axis=0)
+        logs -= (deviation / total * t) ** 2 / 2
+        blocks.append(np.exp(logs))
+        if blocks[-1][-1] < NEGLIGIBLE_HEIGHT:  # it falls, so that all others are smaller
+            break
+    heights = np.concatenate(blocks)
+    which = FREQUENCIES[: len(heights)]
+    heights /= which
+    t = which * (math.pi / half)
 
     def exceeds(x: float) -> float:
         return x / half + 2 / math.pi * float(heights @ np.sin(t * x)) - level
 
-    return total * float(brentq(exceeds, 0.0, half, xtol=1e-9))
+    return total * float(scipy.optimize.brentq(exceeds, 0.0, half, xtol=1e-9))
 
 
 def widen_variance(noisy: float, scale: float, level: float) -> float:
@@ -205,8 +232,10 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
             along = along / size
         noises = moments.list_noise(a, theta)
         value = float(c @ theta)
+        first = moments.find_half_width(level, noises, deviation)  # of the noise at θ̂ itself
         ends = [
-            value + sign * second * _find_reach(moments, a, theta, sign * along, deviation, level)
+            value
+            + sign * second * _find_reach(moments, a, theta, sign * along, deviation, level, first)
             for sign in (-1, 1)
         ]
         found.append(
@@ -217,7 +246,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
             ]
         )
     low, high, noise, rows = np.array(found).T
-    return Ends(low, high, noise, rows, FROM_MOMENTS)
+    return Ends(low, high, noise, rows, FROM_MOMENTS, EVEN_LEAST_SQUARES)
 
 
 def _sum_covariance(moments: NoisyMoments, theta: Floats, sampling: float) -> Floats:
@@ -235,13 +264,23 @@ def _sum_covariance(moments: NoisyMoments, theta: Floats, sampling: float) -> Fl
 
 
 def _find_reach(
-    moments: NoisyMoments, a: Floats, theta: Floats, along: Floats, deviation: float, level: float
+    moments: NoisyMoments,
+    a: Floats,
+    theta: Floats,
+    along: Floats,
+    deviation: float,
+    level: float,
+    first: float,
 ) -> float:
-    """Returns how far an end lies from the middle; infinite if steps towards it only grow."""
+    """Returns how far an end lies from the middle, from a first step towards it; infinite if steps
+    only grow.
+    """
     reach = 0.0
-    for _ in range(STEPS):
-        noises = moments.list_noise(a, theta + reach * along)
-        farther = moments.find_half_width(level, noises, deviation)
+    for step in range(STEPS):
+        farther = first
+        if step > 0:
+            noises = moments.list_noise(a, theta + reach * along)
+            farther = moments.find_half_width(level, noises, deviation)
         if farther <= reach * (1 + STEP_TOLERANCE):
             return farther
         if farther > FARTHEST:
@@ -270,7 +309,7 @@ class EigenvalueBound:
         length = np.linalg.norm(functions, axis=1)
         noise = length * math.sqrt((1 + self.ridge / self.least) / (self.least * self.gamma))
         sampling = length * math.sqrt(self.pull / self.least)
-        z = float(ndtri(0.5 + level / 2))
+        z = float(scipy.special.ndtri(0.5 + level / 2))
         reach = z * np.hypot(noise, sampling)
         middle = functions @ self.theta
         back = self.ridge / (2 * self.least)
@@ -282,6 +321,119 @@ class EigenvalueBound:
             z * sampling,
             sampling_from=self.sampling_from,
         )
+
+
+def find_added_noise_ends(
+    theta: Floats,
+    functions: Floats,
+    level: float,
+    rate: float,
+    sampling: float,
+) -> Ends:
+    """Returns the ends for cᵀθ* where θ̂ is a shrunken solution with noise Z of density ∝ e^(−η|z|)
+    added to it.
+
+    cᵀZ has the characteristic function (1 + |c|²t²/η²)^(−(d+1)/2): its law is that of (d + 1)/2
+    Laplace variables of scale |c|/η. Sampling is normal with a variance of at most |c|² times
+    ``sampling``.
+    """
+    power = (len(theta) + 1) / 2
+    found = []
+    for c in functions:
+        length = float(np.linalg.norm(c))
+        deviation = length * math.sqrt(sampling)
+        value = float(c @ theta)
+        reach = compute_sum_half_width(level, [length / rate], deviation, power)
+        noise = compute_sum_half_width(level, [length / rate], 0.0, power)
+        rows = compute_sum_half_width(level, [], deviation)
+        found.append([value - reach, value + reach, noise, rows])
+    low, high, noise, rows = np.array(found).T
+    return Ends(low, high, noise, rows, FROM_BOUNDS, SHRUNK)
+
+
+@dataclass(frozen=True, eq=False)
+class ShrunkFit:
+    """Ends for cᵀθ* where θ̂ and θ* minimise the same loss plus ½‖θ − θ₀‖²_Λ, on the rows and with
+    noise b, and on the whole population: (M + Λ)(θ* − θ̂) = b − S, and of M nothing is known but
+    that it has no negative eigenvalue.
+    """
+
+    theta: Floats
+    ridge: Floats  # Λ
+    noise: Floats  # E b_j²
+    sampling: float  # no cᵀ(M + Λ)⁻¹S varies by more than this times cᵀΛ⁻¹c
+    of: str
+    sampling_from: str
+
+    def find_ends(self, functions: Floats, level: float) -> Ends:
+        """Returns the ends.
+
+        With e = Λ^−½c, cᵀ(M + Λ)⁻¹b = eᵀ(I + N)⁻¹Λ^−½b for some N ⪰ 0.
+        """
+        root = np.sqrt(self.ridge)
+        e = np.asarray(functions, dtype=np.float64) / root
+        variance = bound_inverse_noise(e, np.diag(self.noise / self.ridge), 1.0)
+        noise = find_log_concave_quantile(level) * np.sqrt(variance)
+        length = np.linalg.norm(e, axis=1)
+        sampling = float(scipy.special.ndtri(0.5 + level / 2)) * math.sqrt(self.sampling) * length
+        middle = np.asarray(functions) @ self.theta
+        reach = np.hypot(noise, sampling)
+        return Ends(middle - reach, middle + reach, noise, sampling, self.sampling_from, self.of)
+
+
+@dataclass(frozen=True, eq=False)
+class ShrunkSample:
+    """Ends for cᵀθ* where θ̃ − θ* = H⁻¹S + H^−½ξ/√γ, H = M + λ, and θ* is shrunk by λ as well."""
+
+    theta: Floats  # θ̃
+    ridge: float  # λ
+    gamma: float
+    pull: float  # S has a covariance of at most this times M
+
+    def find_ends(self, functions: Floats, level: float) -> Ends:
+        """Returns the ends: cᵀH⁻¹c ≤ |c|²/λ, and cᵀH⁻¹MH⁻¹c ≤ |c|²/(4λ)."""
+        length = np.linalg.norm(functions, axis=1)
+        z = float(scipy.special.ndtri(0.5 + level / 2))
+        noise = z * length / math.sqrt(self.ridge * self.gamma)
+        sampling = z * length * math.sqrt(self.pull / (4 * self.ridge))
+        reach = np.hypot(noise, sampling)
+        middle = functions @ self.theta
+        return Ends(middle - reach, middle + reach, noise, sampling, FROM_BOUNDS, SHRUNK)
+
+
+def bound_inverse_noise(e: Floats, spread: Floats, least: float) -> Floats:
+    """Returns what eᵀR⁻¹YR⁻¹e is at most, for each row of e, where no eigenvalue of R is below
+    ``least`` and Y is the covariance of noise.
+
+    For a direction u, R⁻¹u is αu and something at right angles to u: α is 1/ℓ at most, and the
+    length of the other 1/(2ℓ).
+    """
+    length = np.maximum(np.linalg.norm(e, axis=1), 1e-300)
+    u = e / length[:, None]
+    Yu = u @ spread
+    own = np.einsum("ij,ij->i", u, Yu)
+    beside = np.linalg.norm(Yu - own[:, None] * u, axis=1)
+    largest = float(np.linalg.eigvalsh(spread)[-1])
+    alpha = 1 / least
+    beta = alpha / 2
+    apart = alpha**2 * own + 2 * alpha * beta * beside + beta**2 * largest
+    return np.asarray(length**2 * np.minimum(apart, largest * alpha**2), dtype=np.float64)
+
+
+@cache
+def find_log_concave_quantile(level: float) -> float:
+    """Returns x with P(|X| ≤ x) ≥ level for every symmetric X of variance 1 with a log-concave
+    density.
+
+    Among these, laws that are flat up to some m and fall exponentially beyond are the widest
+    (docs/theory/model-intervals.md).
+    """
+    m = np.linspace(0, 20, 4001)
+    deviation = np.sqrt((m**3 / 3 + m**2 + 2 * m + 2) / (m + 1))
+    flat = level * (m + 1)
+    with np.errstate(divide="ignore"):
+        beyond = m - np.log((1 - level) * (m + 1))
+    return float(np.max(np.where(flat < m, flat, beyond) / deviation))
 
 
 def name_ends(names: list[str], ends: Ends | str, level: float, middle: float = 0.0) -> Intervals:
@@ -368,3 +520,16 @@ class IntervalsByFunction:
     def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
         """The ends of intervals of functions of θ, or why there are none."""
         raise NotImplementedError
+
+
+def bound_probabilities(low: Floats, high: Floats) -> Floats:
+    """Returns (low, high) for the probability of each class, where each class's function lies
+    between these ends.
+    """
+    found = []
+    for own, others in ((low, high), (high, low)):
+        differences = others[:, None, :] - own[:, :, None]
+        places = np.arange(low.shape[1])
+        differences[:, places, places] = -np.inf
+        found.append(scipy.special.expit(-scipy.special.logsumexp(differences, axis=2)))
+    return np.stack(found, axis=2)

@@ -38,8 +38,17 @@ from sottovoce.data.source import find_schema
 from sottovoce.errors import InvalidData, InvalidParameter
 from sottovoce.estimator import load_matrix, make_budgets
 from sottovoce.estimators import posterior_mechanism
-from sottovoce.estimators.base import LinearRegressor, LoadableEstimator
-from sottovoce.estimators.model_intervals import EARLIER, EigenvalueBound, Ends, IntervalsByFunction
+from sottovoce.estimators.base import LinearRegressor
+from sottovoce.estimators.column import LoadableEstimator
+from sottovoce.estimators.model_intervals import (
+    EARLIER,
+    FROM_BOUNDS,
+    UNEQUAL_SPREAD,
+    EigenvalueBound,
+    Ends,
+    IntervalsByFunction,
+    ShrunkSample,
+)
 from sottovoce.estimators.posterior_mechanism import PosteriorWeights
 from sottovoce.estimators.ridge_errors import PublicFacts, estimate_ridge_error, make_expected_error
 from sottovoce.guarantee import Guarantee
@@ -197,12 +206,6 @@ class Posterior(IntervalsByFunction, LoadableEstimator, LinearRegressor):
         given = release.parameters
         label = to_interval(given["label"])
         return posterior_mechanism.get_label_scale(label, given["fit_intercept"])[0]
-
-    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
-        return (
-            "A sample at a fixed λ has no interval: how far λ shrinks it depends on sums of "
-            "products that are not released. An adaptive one releases what an interval needs."
-        )
 
     def _make_plan(self, budgets: Budgets, recoding: Recoding, granted: bool = True) -> Plan:
         self._refuse_unknown()
@@ -471,7 +474,20 @@ class PosteriorSample(Posterior):
         return {"gamma": float(self.gamma), "alpha": float(self.alpha)}
 
     def _describe_noise(self, person_weights: PosteriorWeights) -> dict[str, Any]:
-        return {"gamma": float(self.gamma)}
+        return {"gamma": float(self.gamma), "loudest_weight": person_weights.loudest}
+
+    def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
+        """Of a fit that is shrunk by the same λ: no kᵀH⁻¹k exceeds |k|²/λ."""
+        noise = release.noise
+        value: dict[str, Any] = release.value  # type: ignore[assignment]
+        if "loudest_weight" not in noise:
+            return EARLIER
+        alpha = release.parameters["alpha"]
+        theta = np.array(value["theta"])
+        shrunk = ShrunkSample(
+            theta, alpha, noise["gamma"], UNEQUAL_SPREAD * noise["loudest_weight"]
+        )
+        return shrunk.find_ends(functions, level)
 
     def _get_ridge_and_gamma(
         self, person_weights: PosteriorWeights, smallest: float
@@ -602,7 +618,7 @@ class AdaptivePosteriorSample(Posterior):
 
     def _describe_noise(self, person_weights: PosteriorWeights) -> dict[str, Any]:
         account = person_weights.account
-        loudest = float((person_weights.weights.person * person_weights.unit).max())
+        loudest = person_weights.loudest
         return {
             "gamma": account.gamma,
             "floor": account.floor,
@@ -661,7 +677,7 @@ class AdaptivePosteriorSample(Posterior):
             ridge=value["regularisation"],
             gamma=noise["gamma"],
             pull=noise["loudest_weight"],
-            sampling_from="the bounds: labels vary by at most half their range",
+            sampling_from=FROM_BOUNDS,
         )
         return bound.find_ends(functions, level)
 

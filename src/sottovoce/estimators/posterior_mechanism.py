@@ -489,6 +489,11 @@ class PosteriorWeights:
         """The weight of one row, by kind."""
         return np.asarray(self.weights.row * self.unit, dtype=np.float64)
 
+    @property
+    def loudest(self) -> float:
+        """The largest weight that a person has."""
+        return float((self.weights.person * self.unit).max())
+
     @classmethod
     def equal(cls, kinds: BudgetGroups, account: PosteriorAccountant) -> PosteriorWeights:
         """Every row has weight one; what that costs is what is promised."""

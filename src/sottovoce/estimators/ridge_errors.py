@@ -35,19 +35,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 
 import numpy as np
-from scipy.integrate import quad
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.plan import (
     ASSOCIATION,
     ExpectedError,
+    format_error,
     least_squares,
     measure_inequality,
 )
-from sottovoce.units import format_number
 from sottovoce.weights import Weights
 
 #: s, ψ and m₂ where nothing is declared.
@@ -143,7 +144,7 @@ def make_expected_error(
     the possible bias.
     """
     assumed = (
-        f"Assumed: labels spread by {format_number(facts.spread * half)}, of whose variance "
+        f"Assumed: labels spread by {format_error(facts.spread * half)}, of whose variance "
         "slopes explain 60 %."
     )
     return ExpectedError(
@@ -227,9 +228,19 @@ NORMS = (
     *((1.0, a) for a in (0.05, 0.1, 0.2, 0.3)),
     *((a, 0.0) for a in (0.3, 0.5, 0.7)),
 )
+#: Moments of the noise for each of these, and few slopes.
+MOMENTS_FILE = "noise_moments.csv"
+#: The same for Gaussian noise: the intercept's part.
+GAUSSIAN_PARTS = tuple((a, a) for a in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7))
+#: The most that the loss is bent where noise is Gaussian: rows up to ¾ of the threshold are not.
+MOST_SOFTNESS = 1 / 8
 #: Second moments that a recoded feature may have: spread evenly, bunched, nearly constant.
 FEATURE_MOMENTS = (1 / 12, 1 / 30, 1 / 100)
 INTERCEPT_MOMENT = 1 / 4  # the squared intercept column
+#: Of the squared radius of a ball so much is the mean squared length of rows in it; and how it may
+#: be divided among directions, in parts of an equal share: more where columns go together.
+BALL_FILLED = 0.65
+BALL_PARTS = (1.5, 0.8, 0.25)
 
 
 @dataclass(frozen=True)
@@ -241,6 +252,40 @@ class StageParameters:
     ridge: float
     intercept_ridge: float
     norm: tuple[float, float]
+    rounded: int = 0  # so many of the slopes are of columns in a ball
+    gaussian: bool = False  # Gaussian noise; the norm is the intercept's part, twice
+
+    def compute_regularity(self, slopes: int) -> float:
+        """Returns H of the stage, for so many slopes."""
+        return compute_regularity(slopes, self.ridge, self.intercept_ridge, self.rounded)
+
+    def compute_softness(self, slopes: int) -> float:
+        """Returns the H of the soft Huber loss: that of the stage, or, as Gaussian noise does not
+        need it, one that bends few rows.
+        """
+        H = self.compute_regularity(slopes)
+        if self.gaussian:
+            return min(H, MOST_SOFTNESS)
+        return H
+
+    def compute_noise(self, slopes: int) -> tuple[float, float, float]:
+        """Returns E b² in units of τ²: of the intercept, of a slope in the box, and of one whose
+        column is in the ball.
+        """
+        if self.gaussian:
+            intercept, slope = compute_gaussian_moments(slopes, self.rounded, self.norm[0])
+        else:
+            intercept, slope = compute_noise_moments(slopes, *self.norm)
+        return intercept, slope, slope * compare_ball_noise(self.rounded, self.gaussian)
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """Slopes that are alike to the proxy."""
+
+    count: int
+    moments: tuple[float, ...]  # second moments that such a column may have
+    noise: float  # E b_j² of its slopes over that of a column in a box
 
 
 @dataclass(frozen=True)
@@ -252,9 +297,45 @@ class Terms:
     shrinkage: float
 
 
-def compute_regularity(slopes: int, ridge: float, intercept_ridge: float) -> float:
-    """Returns H = Σ_j h_j²/Λ_j for p slopes and the intercept, all of half-width ½."""
-    return slopes / (4 * ridge) + 1 / (4 * intercept_ridge)
+def compute_regularity(
+    slopes: int, ridge: float, intercept_ridge: float, rounded: int = 0
+) -> float:
+    """Returns H, the most that φᵀΛ⁻¹φ can be: Σ_j h_j²/Λ_j for p slopes and the intercept, all of
+    half-width ½; those in a ball of radius ½ count once together.
+    """
+    return _count_sides(slopes, rounded) / (4 * ridge) + 1 / (4 * intercept_ridge)
+
+
+def _count_sides(slopes: int, rounded: int) -> int:
+    return slopes - rounded + int(rounded > 0)
+
+
+def compare_ball_noise(rounded: int, gaussian: bool) -> float:
+    """Returns E b_j² of a slope whose column is in a ball over that of one in the box."""
+    if gaussian or not rounded:
+        return 1.0
+    return 3 / (rounded + 2)
+
+
+def compute_gaussian_moments(slopes: int, rounded: int, part: float) -> tuple[float, float]:
+    """Returns E b₀² and E b_j² of Gaussian noise in units of (2hτ)², where the intercept has this
+    part: no row is then longer than ½ in deviations over τ (docs/theory/gaussian-objective.md).
+    """
+    return 1 / part, _count_sides(slopes, rounded) / (1 - part)
+
+
+def list_groups(slopes: int, rounded: int, gaussian: bool) -> list[ColumnGroup]:
+    """Returns the groups of slopes: in a box, and in a ball, whose rows have the squared length
+    of a public guess.
+    """
+    groups = []
+    if slopes > rounded:
+        groups.append(ColumnGroup(slopes - rounded, FEATURE_MOMENTS, 1.0))
+    if rounded:
+        each = BALL_FILLED / (4 * rounded)
+        moments = tuple(each * part for part in BALL_PARTS)
+        groups.append(ColumnGroup(rounded, moments, compare_ball_noise(rounded, gaussian)))
+    return groups
 
 
 @cache
@@ -265,16 +346,32 @@ def choose_parameters(
     intercept_size: float,
     slope_size: float,
     regularity: float = 0.5,
+    rounded: int = 0,
+    gaussian: bool = False,
 ) -> StageParameters:
     """Returns the choice with the smallest proxy among all grids, subject to H ≤ ``regularity``,
-    which is at most ½.
+    which is at most ½; so many slopes are of columns in a ball.
     """
+    if gaussian:
+        norms = GAUSSIAN_PARTS
+    else:
+        norms = NORMS
     candidates = [
         _choose_on_grid(
-            slopes, total, squares, intercept_size, slope_size, k, penalty, norm, regularity
+            slopes,
+            total,
+            squares,
+            intercept_size,
+            slope_size,
+            k,
+            penalty,
+            norm,
+            regularity,
+            rounded,
+            gaussian,
         )
         for k, penalty in THRESHOLDS
-        for norm in NORMS
+        for norm in norms
     ]
     return min(candidates, key=lambda choice: choice.expected)
 
@@ -289,25 +386,36 @@ def _choose_on_grid(
     penalty: float,
     norm: tuple[float, float],
     regularity: float,
+    rounded: int,
+    gaussian: bool,
 ) -> StageParameters:
     kappa = math.erf(k / math.sqrt(2))
     grid = RIDGES
-    N0, N = (k * k * moment for moment in compute_noise_moments(p, *norm))
-    slope = p * np.mean(
-        [
-            (grid**2 * psi / p + C * N + 0.4 * kappa * V2 * C * C) / (kappa * V * C + grid) ** 2
-            for C in FEATURE_MOMENTS
-        ],
-        axis=0,
-    )
+    if gaussian:
+        moments = compute_gaussian_moments(p, rounded, norm[0])
+    else:
+        moments = compute_noise_moments(p, *norm)
+    N0, N = (k * k * moment for moment in moments)
+    slope = np.zeros(len(grid))
+    for group in list_groups(p, rounded, gaussian):
+        slope += group.count * np.mean(
+            [
+                (grid**2 * psi / p + C * N * group.noise + 0.4 * kappa * V2 * C * C)
+                / (kappa * V * C + grid) ** 2
+                for C in group.moments
+            ],
+            axis=0,
+        )
     intercept = _estimate_intercept_error(grid, m2, N0, kappa, V, V2)
     total = np.where(
-        p / (4 * grid[:, None]) + 1 / (4 * grid) <= regularity,
+        _count_sides(p, rounded) / (4 * grid[:, None]) + 1 / (4 * grid) <= regularity,
         slope[:, None] + intercept,
         np.inf,
     )
     i, j = np.unravel_index(int(np.argmin(total)), total.shape)
-    return StageParameters(float(total[i, j]) + penalty, k, float(grid[i]), float(grid[j]), norm)
+    return StageParameters(
+        float(total[i, j]) + penalty, k, float(grid[i]), float(grid[j]), norm, rounded, gaussian
+    )
 
 
 def split_error(
@@ -331,7 +439,7 @@ def split_error(
     if constant:
         N0, N = (2.0, 0.0)
     else:
-        N0, N = compute_noise_moments(p, *choice.norm)
+        N0, N, _ = choice.compute_noise(p)
     stiff = (kappa * V * C0 + choice.intercept_ridge) ** 2
     terms = (
         np.array(
@@ -343,13 +451,21 @@ def split_error(
         )
         / stiff
     )
-    if not constant:
+    if constant:
+        return Terms(*map(float, terms))
+    for group in list_groups(p, choice.rounded, choice.gaussian):
         columns = [
-            np.array([C * N * k * k, 0.4 * kappa * V2 * C * C, choice.ridge**2 * slope_size / p])
+            np.array(
+                [
+                    C * N * group.noise * k * k,
+                    0.4 * kappa * V2 * C * C,
+                    choice.ridge**2 * slope_size / p,
+                ]
+            )
             / (kappa * V * C + choice.ridge) ** 2
-            for C in FEATURE_MOMENTS
+            for C in group.moments
         ]
-        terms = terms + p * np.mean(columns, axis=0)
+        terms = terms + group.count * np.mean(columns, axis=0)
     return Terms(*map(float, terms))
 
 
@@ -379,8 +495,31 @@ def _estimate_intercept_error(
 @cache
 def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, float]:
     """Returns E b₀² and E b_j² in units of (2hτ)², by quadrature over the ratio t =
-    |b₀|/max|b_j|.
+    |b₀|/max|b_j|; without slopes b₀ is Laplace.
     """
+    if slopes == 0:
+        return 2.0, 0.0
+    known = read_known_moments().get((slopes, a1, a2))
+    if known is not None:
+        return known
+    return integrate_noise_moments(slopes, a1, a2)
+
+
+@cache
+def read_known_moments() -> dict[tuple[int, float, float], tuple[float, float]]:
+    """Returns what integrate_noise_moments does for up to 32 slopes and each of NORMS: a plan then
+    does not load what integrates.
+    """
+    text = resources.files(__package__).joinpath(MOMENTS_FILE).read_text(encoding="utf-8")
+    known = {}
+    for line in text.splitlines()[1:]:
+        slopes, a1, a2, intercept, slope = line.split(",")
+        known[int(slopes), float(a1), float(a2)] = (float(intercept), float(slope))
+    return known
+
+
+def integrate_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, float]:
+    """Returns E b₀² and E b_j² of at least one slope, by quadrature."""
     p = slopes
     least = 1 - a2  # n(0); divided by it, high powers neither overflow nor vanish
 
@@ -388,8 +527,8 @@ def compute_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, flo
         return max(a1 * t + 1 - a1, a2 * t + 1 - a2) / least
 
     def integral(power: float, t_power: int) -> float:
-        inner = quad(lambda t: t**t_power * n(t) ** -power, 0, 1)[0]
-        outer = quad(lambda u: u ** (-t_power - 2) * n(1 / u) ** -power, 0, 1)[0]
+        inner = scipy.integrate.quad(lambda t: t**t_power * n(t) ** -power, 0, 1)[0]
+        outer = scipy.integrate.quad(lambda u: u ** (-t_power - 2) * n(1 / u) ** -power, 0, 1)[0]
         return float(inner + outer)
 
     mass = integral(p + 1, 0)

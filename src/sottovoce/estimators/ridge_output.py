@@ -9,6 +9,9 @@
     "output-tight"   x ∈ [−½, ½]^d, intercept column ½   min_l ε_l/Δ_l
 
 B = min(1/√λ, √d/λ) or a promise; Δ_l = min{(2W_l·R/λ)·G*, 2m}, R = √d/2.
+
+Without an intercept its column is left out, d is one less, bounds lie around zero, and "output" has
+x ∈ [−1, 1]^d: both proofs use ‖x‖ ≤ √d (or R) and |y| ≤ 1 alone.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce import units
 from sottovoce.arrays import Floats
@@ -27,6 +30,12 @@ from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.regression_kernels import UNIT, make_proportional_weights, sum_products
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimators.model_intervals import (
+    EARLIER,
+    UNEQUAL_SPREAD,
+    Ends,
+    find_added_noise_ends,
+)
 from sottovoce.estimators.ridge_errors import (
     PublicFacts,
     SquaredErrorParts,
@@ -59,15 +68,10 @@ THEOREM = Theorem(
     "docs/theory/output.md",
 )
 
-NO_INTERVAL = (
-    "Noise on the solution has no interval: how far λ shrinks it depends on sums of products that "
-    "are not released."
-)
-
 
 def validate(ridge: Ridge, label: Interval, width: int) -> None:
     """Refuses more columns than are covered, and an alpha or a bound that is wrong for so many."""
-    d = width + 1
+    d = width + ridge.fit_intercept
     if d > MOST_COLUMNS:
         raise InvalidParameter(
             "There are too many columns for this method.",
@@ -79,19 +83,19 @@ def validate(ridge: Ridge, label: Interval, width: int) -> None:
     if ridge.alpha is not None and float(ridge.alpha) < smallest:
         raise InvalidParameter(
             "alpha is too small: the last digits of doubles would decide about the solution.",
-            f"With {d - 1} columns it must be at least {smallest:.3g}.",
+            f"With {width} columns it must be at least {smallest:.3g}.",
             "Pass a larger alpha.",
             parameter="alpha",
         )
     if ridge.method == "output":
-        _get_coefficient_bound(ridge.coefficient_bound, 1.0, d)
+        _get_coefficient_bound(ridge.coefficient_bound, 1.0, max(d, 1))
 
 
 def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
     validate(ridge, label, recoding.width)
     weights = make_proportional_weights(budgets.kinds)
-    d = recoding.width + 1
+    d = recoding.width + ridge.fit_intercept
     smallest = d / MOST_CONDITION
     facts = PublicFacts.of(recoding, budgets, weights)
     if ridge.alpha is None:
@@ -124,13 +128,14 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
             "distribution": "radial noise on the solution",
             "rate": rate,
             "root_mean_square": spread,
+            "people_concentration": weights.measure_people_concentration(budgets.kinds),
         },
         grid=AnswerGrid.below(
             math.sqrt(d + 1) / rate
         ),  # the deviation of one coordinate of the noise
         theorem=THEOREM,
         error=make_expected_error(
-            estimate_error_parts(ridge.method, facts, lam, rate), facts, budgets, weights, half
+            estimate_error_parts(ridge, facts, lam, rate), facts, budgets, weights, half
         ),
         accuracy=partial(
             compute_accuracy_bound, d=d, lam=lam, rate=rate, concentration=weights.concentration
@@ -141,24 +146,51 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
 def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Solves the ridge problem on exact sums, adds the noise, and rounds to the public grid."""
     sums = sum_products(rows, plan.weights)
-    d = rows.features.width + 1
+    m = rows.features.width + 1
+    first = int(not ridge.fit_intercept)  # the constant is left out without an intercept
+    d = m - first
     moments = (sums / (plan.weights.total * UNIT**2)).astype(
         np.float64
     )  # mean of ẑẑᵀ, ẑ = (1, 2z, y)
-    change = make_coordinates(ridge.method, d)
-    G = change @ moments[:d, :d] @ change.T
-    c = change @ moments[:d, d]
-    solution = cho_solve(cho_factor(G + plan.parameters["alpha"] * np.eye(d)), c)
+    change = make_coordinates(ridge.method, d, ridge.fit_intercept)
+    G = change @ moments[first:m, first:m] @ change.T
+    c = change @ moments[first:m, m]
+    solution = scipy.linalg.cho_solve(
+        scipy.linalg.cho_factor(G + plan.parameters["alpha"] * np.eye(d)), c
+    )
     noise = continuous.draw_l2(plan.noise["rate"], d)
     # The sum is exact, and rounded once, to the public grid: everything else that is published
     # follows from that.
     theta = plan.grid.nearest(np.array(source.to_fractions(solution), dtype=object) + noise)
-    return {"theta": to_centred(ridge.method, theta)}
+    return {"theta": to_centred(ridge.method, theta, ridge.fit_intercept)}
 
 
-def find_ends(release: Release, functions: Floats, level: float) -> str:
-    """Says why there are no intervals."""
-    return NO_INTERVAL
+def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
+    """Returns the ends of the intervals of these functions of θ, of a solution that is shrunk by
+    the same λ.
+
+    Pulls of the rows, S, have a covariance of at most Σ W_l²·E r²·G where rows vary alike, E r² is
+    at most that of the labels, 1, and g/(g + λ)² ≤ 1/(4λ).
+    """
+    noise = release.noise
+    if "people_concentration" not in noise:
+        return EARLIER
+    given = release.parameters
+    recoding = Recoding.from_dict(given["features"])
+    low, high = given["label"]
+    half = (high - low) / 2
+    value: dict[str, Any] = release.value  # type: ignore[assignment]
+    slopes = np.array([value["coefficients"][name] for name in recoding.names])
+    constant, encoded = recoding.to_encoded_units(value["intercept"] - (low + high) / 2, slopes)
+    theta = np.concatenate([[2 * constant], encoded]) / half
+    fit_intercept = bool(given.get("fit_intercept", True))
+    if not fit_intercept:
+        theta = theta[1:]
+        functions = functions[:, 1:]
+    change = make_centring(given["method"], len(theta), fit_intercept)
+    sampling = UNEQUAL_SPREAD * noise["people_concentration"] / (4 * given["alpha"])
+    own = np.linalg.solve(change, theta)
+    return find_added_noise_ends(own, functions @ change, level, noise["rate"], sampling)
 
 
 def compute_accuracy_bound(
@@ -190,8 +222,10 @@ def compute_accuracy_bound(
     return shrinkage + (d + spread) / rate + label_noise / lam * spread * math.sqrt(concentration)
 
 
-def make_coordinates(method: str, d: int) -> Floats:
-    """Returns the matrix that takes (1, 2z) to the method's own coordinates of a row."""
+def make_coordinates(method: str, d: int, fit_intercept: bool = True) -> Floats:
+    """Returns the matrix that takes (1, 2z), or 2z, to the method's own coordinates of a row."""
+    if not fit_intercept:
+        return make_centring(method, d, fit_intercept) / 2
     change = np.eye(d) / 2  # tight: (½, z)
     if method == "output":  # as published: (1, z + ½)
         change[0, 0] = 1.0
@@ -199,11 +233,30 @@ def make_coordinates(method: str, d: int) -> Floats:
     return change
 
 
-def to_centred(method: str, theta: Floats) -> Floats:
-    """Returns (θ₀, slopes) such that a prediction is θ₀/2 + Σ slope·z."""
+def to_centred(method: str, theta: Floats, fit_intercept: bool = True) -> Floats:
+    """Returns (θ₀, slopes) such that a prediction is θ₀/2 + Σ slope·z; θ₀ = 0 without an
+    intercept.
+    """
+    if not fit_intercept:
+        return np.concatenate([[0.0], make_centring(method, len(theta), False) @ theta])
     if method != "output":
         return theta
-    return np.concatenate([[2 * (theta[0] + theta[1:].sum() / 2)], theta[1:]])
+    return np.asarray(make_centring(method, len(theta)) @ theta, dtype=np.float64)
+
+
+def make_centring(method: str, d: int, fit_intercept: bool = True) -> Floats:
+    """Returns the matrix that takes θ in the method's coordinates to such (θ₀, slopes), or
+    slopes.
+    """
+    change = np.eye(d)
+    if not fit_intercept:
+        if method == "output":  # 2z, tight: z
+            return 2 * change
+        return change
+    if method == "output":
+        change[0, 0] = 2.0
+        change[0, 1:] = 1.0
+    return change
 
 
 def compute_sensitivities(ridge: Ridge, weights: Weights, d: int, lam: float) -> Floats:
@@ -240,21 +293,27 @@ def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: f
     loudest = np.array(
         [weights.noise_ratio]
     )  # the weight of somebody at ε = 1 who decides about the noise
-    rates = [1 / float(bound_movement(ridge, loudest, facts.slopes + 1, lam)[0]) for lam in ridges]
+    d = facts.slopes + ridge.fit_intercept
+    rates = [1 / float(bound_movement(ridge, loudest, d, lam)[0]) for lam in ridges]
     errors = [
-        estimate_error_parts(ridge.method, facts, lam, rate).total
+        estimate_error_parts(ridge, facts, lam, rate).total
         for lam, rate in zip(ridges, rates, strict=True)
     ]
     return float(ridges[int(np.argmin(errors))])
 
 
 def estimate_error_parts(
-    method: str, facts: PublicFacts, lam: float, rate: float
+    ridge: Ridge, facts: PublicFacts, lam: float, rate: float
 ) -> SquaredErrorParts:
     """Returns what the solution is expected to miss of least squares; each coordinate's noise has
     variance (d+1)/η².
     """
-    if method == "output":
+    if not ridge.fit_intercept:
+        # Coordinates are ``size`` times z, so that slopes of z are as many times those of them.
+        size = float(make_centring(ridge.method, 1, fit_intercept=False)[0, 0])
+        noise = (facts.slopes + 1) / rate**2
+        return estimate_ridge_error(facts, lam / size**2, 0.0, 0.0, noise * size**2)
+    if ridge.method == "output":
         intercept, moved = (1.0, 0.5)
     else:
         intercept, moved = (0.5, 0.0)

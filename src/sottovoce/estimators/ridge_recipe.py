@@ -20,13 +20,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce import units
-from sottovoce.arrays import Floats
+from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import BudgetGroups
 from sottovoce.estimators.curvature import choose_interval_share
+from sottovoce.estimators.ridge_ball import CENTRE, RADIUS, choose_ball_purchase
 from sottovoce.estimators.ridge_errors import (
+    BALL_FILLED,
     EXPLAINED,
     FEATURE_MOMENTS,
     SKEWED_LABEL_BIAS,
@@ -35,10 +37,9 @@ from sottovoce.estimators.ridge_errors import (
     StageParameters,
     choose_constant_parameters,
     choose_parameters,
-    compute_noise_moments,
-    compute_regularity,
     split_error,
 )
+from sottovoce.estimators.ridge_gaussian import REGULARITIES, GaussianWeights, add_weights
 
 #: From this much budget in all the scale of the labels is bought; below, slopes are fitted at a
 #: guess of it, or not at all.
@@ -109,6 +110,11 @@ class StagePlan:
         after = (CORRECTION, INTERVALS)
         return next(part for part in reversed(self.parts) if part.purpose not in after)
 
+    @property
+    def in_declared_ball(self) -> bool:
+        """Whether slopes are fitted in a ball that nothing buys."""
+        return self.slopes is not None and self.slopes.rounded > 0 and not self.has(CENTRE)
+
     def get_share(self, purpose: str) -> float:
         """The share of such a stage."""
         return next(part.share for part in self.parts if part.purpose == purpose)
@@ -128,7 +134,7 @@ class StagePurchase:
     @property
     def units(self) -> float:
         """Deviations of a normal law that a window with this part of it reaches to either side."""
-        return float(ndtri((1 + self.quantile) / 2))
+        return float(scipy.special.ndtri((1 + self.quantile) / 2))
 
     @property
     def label_scales(self) -> Floats:
@@ -144,15 +150,24 @@ class BudgetTotals:
 
     total: float
     squares: float
+    weights: GaussianWeights | None = None  # of fits with Gaussian noise
 
     @classmethod
-    def of(cls, kinds: BudgetGroups) -> BudgetTotals:
+    def of(cls, kinds: BudgetGroups, weights: GaussianWeights | None = None) -> BudgetTotals:
         """Adds everybody up; squares count rows (a person's weight is spread over theirs)."""
         epsilon = units.to_epsilon(kinds.epsilon)
-        return cls(
-            float((epsilon * kinds.people).sum()),
-            float((epsilon**2 / kinds.rows * kinds.people).sum()),
-        )
+        return cls(*add_weights(kinds, epsilon), weights)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether slopes are fitted with Gaussian noise."""
+        return self.weights is not None
+
+    def weigh_fit(self, share: float, H: float) -> tuple[float, float]:
+        """Returns Σv and Σv² over rows of a fit of slopes with this share and H."""
+        if self.weights is None:
+            return share * self.total, share**2 * self.squares
+        return self.weights.add_up(share, H)
 
 
 def list_halvings(largest: float, count: int, steps: int = 1) -> Floats:
@@ -187,14 +202,33 @@ def choose_for_share(
     share: float,
     intercept_size: float,
     regularity: float = 0.5,
+    rounded: int = 0,
 ) -> StageParameters:
     """The proxy's choice for this share, assuming modest slopes, or full-sized ones where these are
-    affordable.
+    affordable; so many slopes are of columns in a ball.
     """
-    amounts = share * totals.total, share**2 * totals.squares
-    choice = choose_parameters(slopes, *amounts, intercept_size, 0.6, regularity)
+    regularities: tuple[float, ...] = (regularity,)
+    if totals.gaussian:
+        regularities = REGULARITIES
+
+    def choose(slope_size: float) -> StageParameters:
+        options = [
+            choose_parameters(
+                slopes,
+                *totals.weigh_fit(share, H),
+                intercept_size,
+                slope_size,
+                H,
+                rounded,
+                totals.gaussian,
+            )
+            for H in regularities
+        ]
+        return min(options, key=lambda option: option.expected)
+
+    choice = choose(0.6)
     if choice.expected / 0.6 < 0.4:
-        return choose_parameters(slopes, *amounts, intercept_size, 1.0, regularity)
+        return choose(1.0)
     return choice
 
 
@@ -212,9 +246,8 @@ def estimate_own_error(
     totals: BudgetTotals, slopes: int, share: float, size: float, choice: StageParameters
 ) -> float:
     """Returns the proxy without what sampling adds to it, which is no matter of privacy."""
-    terms = split_error(
-        slopes, share * totals.total, share**2 * totals.squares, size, EXPLAINED, choice
-    )
+    amounts = totals.weigh_fit(share, choice.compute_regularity(slopes))
+    terms = split_error(slopes, *amounts, size, EXPLAINED, choice)
     return terms.noise + terms.shrinkage
 
 
@@ -265,43 +298,75 @@ def choose_stages(
     left: float,
     robust: bool = False,
     interval_share: float | None = 0.0,
+    numbers: int = 0,
+    declared: int = 0,
 ) -> StagePlan:
     """Chooses what to do with the rest of the budget, from public numbers and the released scale
-    alone; None as ``interval_share`` chooses what buys intervals, too.
+    alone; None as ``interval_share`` chooses what buys intervals, too. So many ``numbers`` are
+    columns that a ball may be bought for, and so many are in one that is declared.
     """
     share = 0.0
     if slopes:
         share = choose_interval_share(totals.total, slopes, interval_share)
     if share > 0:
-        chosen = _choose_best_stages(totals, slopes, scale, left - share, robust)
+        chosen = _choose_best_stages(totals, slopes, scale, left - share, robust, numbers, declared)
         if chosen.slopes is not None:
             return replace(chosen, parts=(*chosen.parts, Stage(INTERVALS, share)))
-    return _choose_best_stages(totals, slopes, scale, left, robust)
+    return _choose_best_stages(totals, slopes, scale, left, robust, numbers, declared)
 
 
 def _choose_best_stages(
-    totals: BudgetTotals, slopes: int, scale: float, left: float, robust: bool
+    totals: BudgetTotals,
+    slopes: int,
+    scale: float,
+    left: float,
+    robust: bool,
+    numbers: int,
+    declared: int,
 ) -> StagePlan:
-    location = max(30 / totals.total, 0.02)
+    locations = (0.0, max(30 / totals.total, 0.02))
+    # Nothing is known of rows in a declared ball but their length, and in the box that holds it
+    # they would have more noise.
     options = [
-        _evaluate_stages(totals, slopes, scale, left, bought, robust) for bought in (0.0, location)
+        _evaluate_stages(totals, slopes, scale, left, bought, robust, declared, bought_ball=False)
+        for bought in locations
     ]
+    ball = choose_ball_purchase(totals.total, numbers)
+    if not robust and ball is not None:
+        in_ball = [
+            _evaluate_stages(totals, slopes, scale, left, bought, robust, numbers)
+            for bought in locations
+        ]
+        enough = ball.most_error * min(option.expected for option in options)
+        in_ball = [o for o in in_ball if o.slopes is not None and o.expected <= enough]
+        options = in_ball or options
     return min(options, key=lambda option: option.expected)
 
 
 def _evaluate_stages(
-    totals: BudgetTotals, slopes: int, scale: float, left: float, location: float, robust: bool
+    totals: BudgetTotals,
+    slopes: int,
+    scale: float,
+    left: float,
+    location: float,
+    robust: bool,
+    rounded: int = 0,
+    bought_ball: bool = True,
 ) -> StagePlan:
     rest = left - location
+    parts: tuple[Stage, ...] = ()
+    ball = choose_ball_purchase(totals.total, rounded)
+    if bought_ball and ball is not None:
+        rest -= ball.share
+        parts = (Stage(CENTRE, ball.centre), Stage(RADIUS, ball.radius))
     if location:
         size = KNOWN_SIZE
-        parts: tuple[Stage, ...] = (Stage("location", location),)
+        parts = (*parts, Stage("location", location))
     else:
         size = max(KNOWN_SIZE, UNKNOWN_SIZE / scale**2)
-        parts = ()
     correction = choose_correction_share(totals, slopes, robust)
     if slopes:
-        choice = choose_for_share(totals, slopes, rest - correction, size)
+        choice = choose_for_share(totals, slopes, rest - correction, size, rounded=rounded)
     else:
         choice = None
     if choice is None or choice.expected >= WORTHLESS_ERROR:
@@ -342,15 +407,18 @@ def choose_small_budget_threshold(total: float) -> float:
     return max(0.2, total / 300)
 
 
-def choose_small_stages(totals: BudgetTotals, slopes: int, scale: float) -> StagePlan:
+def choose_small_stages(
+    totals: BudgetTotals, slopes: int, scale: float, declared: int = 0
+) -> StagePlan:
     """Chooses what to do where no scale can be bought: slopes if they pay at every scale that
-    labels are likely to have.
+    labels are likely to have; so many columns are in a ball that is declared.
     """
     tau = choose_small_budget_threshold(totals.total)
     if slopes:
         size = max(KNOWN_SIZE, UNKNOWN_SIZE / GUESSED_SCALE**2)
-        choice = choose_for_share(totals, slopes, 1.0, size)
-        terms = split_error(slopes, totals.total, totals.squares, size, EXPLAINED, choice)
+        choice = choose_for_share(totals, slopes, 1.0, size, rounded=declared)
+        amounts = totals.weigh_fit(1.0, choice.compute_regularity(slopes))
+        terms = split_error(slopes, *amounts, size, EXPLAINED, choice)
         louder = float(np.mean([(GUESSED_SCALE / s) ** 2 for s in POSSIBLE_SCALES]))
         expected = louder * terms.noise + terms.sampling + terms.shrinkage
         if expected < SURELY_WORTHWHILE:
@@ -414,14 +482,17 @@ def plan_stages_at(
     known: bool,
     robust: bool,
     interval_share: float | None = 0.0,
+    numbers: int = 0,
+    declared: int = 0,
 ) -> StagePlan:
     """What will be done if the first stage releases this scale."""
     if totals.total < SCALE_BOUGHT_FROM:
-        return choose_small_stages(totals, slopes, scale)
+        return choose_small_stages(totals, slopes, scale, declared)
     if known:
-        return choose_stages(totals, slopes, scale, 1.0, robust, interval_share)
+        return choose_stages(totals, slopes, scale, 1.0, robust, interval_share, numbers, declared)
     share = choose_scale_purchase(totals, slopes, robust).share
-    chosen = choose_stages(totals, slopes, scale, 1.0 - share, robust, interval_share)
+    left = 1.0 - share
+    chosen = choose_stages(totals, slopes, scale, left, robust, interval_share, numbers, declared)
     return replace(chosen, parts=(Stage("scale of labels", share), *chosen.parts))
 
 
@@ -437,7 +508,11 @@ def estimate_least_deviation(totals: BudgetTotals, slopes: int, chosen: StagePla
         )
         return chosen.constant * math.sqrt(2) / (constant.intercept_ridge + V / 4)
     choice = chosen.slopes
-    intercept, slope = np.sqrt(compute_noise_moments(slopes, *choice.norm))
+    V = totals.weigh_fit(share, choice.compute_regularity(slopes))[0]
+    intercept, slope, in_ball = np.sqrt(choice.compute_noise(slopes))
+    if choice.rounded:
+        # Of u, whose coefficients become those of z by division by 2R; no row is longer than √p.
+        slope = in_ball / (2 * math.sqrt(choice.rounded))
     moved = min(intercept / (choice.intercept_ridge + V / 4), slope / (choice.ridge + V / 4))
     return choice.threshold * chosen.scale * float(moved)
 
@@ -458,25 +533,29 @@ def shrink_slopes(
     scale: float,
     total: float,
     squares: float,
+    in_ball: Integers | None = None,
 ) -> Floats:
     """Returns the fit with its slopes drawn back to the centre as far as they look like noise;
-    free.
+    free. Slopes of columns in a ball are those ``in_ball``.
 
-    James and Stein's factor 1 − p·σ²/‖slopes‖², with σ² the variance that public numbers predict
-    for noise alone and features spread evenly: where there is nothing to learn, next to nothing is
-    claimed.
+    James and Stein's factor 1 − Σ_j C_jσ_j²/Σ_j C_j·slope_j², with σ² the variance that public
+    numbers predict for noise alone and features of second moment C: where there is nothing to
+    learn, next to nothing is claimed.
     """
     p = len(fitted) - 1
-    C = FEATURE_MOMENTS[0]
+    C = np.full(p, FEATURE_MOMENTS[0])
+    _, in_box, rounded = choice.compute_noise(p)
+    N = np.full(p, in_box)
+    if in_ball is not None:
+        C[in_ball] = BALL_FILLED / (4 * len(in_ball))
+        N[in_ball] = rounded
     kappa = math.erf(choice.threshold / math.sqrt(2))
     stiffness = kappa * total * C + choice.ridge
-    noise = (
-        compute_noise_moments(p, *choice.norm)[1] * choice.threshold**2 + 0.4 * kappa * squares * C
-    )
+    variance = (N * choice.threshold**2 + 0.4 * kappa * squares * C) / stiffness**2
     slopes = fitted[1:] - centre[1:]
-    size = float(slopes @ slopes)
+    size = float((C * slopes) @ slopes)
     if size > 0:
-        factor = max(0.0, 1 - p * noise * scale**2 / stiffness**2 / size)
+        factor = max(0.0, 1 - float(C @ variance) * scale**2 / size)
     else:
         factor = 0.0
     return np.concatenate([fitted[:1], centre[1:] + factor * slopes])
@@ -510,7 +589,8 @@ def estimate_error_parts(
         terms = split_error(0, *amounts, size, 0.0, choice)
     elif chosen.has(TAIL):
         unit *= math.sqrt(1 - EXPLAINED)
-        choice = choose_for_share(totals, p, last.share, KNOWN_SIZE, GENTLE)
+        choice = choose_for_share(totals, p, last.share, KNOWN_SIZE, GENTLE, chosen.slopes.rounded)
+        amounts = totals.weigh_fit(last.share, choice.compute_regularity(p))
         covered = choose_tail_purchase(totals, p, robust).units * unit
         choice = replace(choice, threshold=choose_wide_threshold(choice, p, unit, covered) / unit)
         terms = split_error(p, *amounts, 0.0, 0.0, choice)
@@ -520,6 +600,7 @@ def estimate_error_parts(
         terms = split_error(p, *amounts, 0.0, 0.0, choice)
     else:
         choice = chosen.slopes
+        amounts = totals.weigh_fit(last.share, choice.compute_regularity(p))
         terms = split_error(p, *amounts, size, EXPLAINED, choice)
     usual, most = estimate_skewed_bias(choice.threshold)
     if chosen.has(TAIL):
@@ -558,7 +639,7 @@ def choose_wide_threshold(
     """
     if covered == 0:
         return choice.threshold * scale
-    H = compute_regularity(slopes, choice.ridge, choice.intercept_ridge)
+    H = choice.compute_softness(slopes)
     return max(choice.threshold * scale, covered / (1 - 2 * H))
 
 
@@ -567,18 +648,3 @@ def estimate_correction_noise(total: float, threshold: float) -> float:
     no Λ: its noise is Laplace.
     """
     return 2 * math.sqrt(2) * threshold / total
-
-
-def advise_on_slopes(chosen: StagePlan) -> str:
-    """One sentence on whether slopes will be fitted, and why."""
-    if chosen.slopes is not None:
-        return "Slopes are fitted: their noise is expected to stay below what they explain."
-    if len(chosen.parts) == 1:
-        return (
-            "Too little budget for slopes: the answer will be a constant, a private mean of the "
-            "labels."
-        )
-    return (
-        "Slopes cannot pay for their noise here: the answer will be a constant. More people or a "
-        "larger ε would help."
-    )

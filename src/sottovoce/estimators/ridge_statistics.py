@@ -48,11 +48,14 @@ if TYPE_CHECKING:
 
 #: The sums are shifted until the noise has about this scale, far from int64's end.
 SCALE_BITS = 40
+#: Features are read once, so they need not be recoded before.
+READS_ONCE = True
 
 #: How many deviations above its mean noise alone may explain before slopes are taken for more than
 #: noise.
 Z_SCORE = 8.0
 NOISE_TOO_LARGE = "Noise is too large for slopes: the answer will be a constant."
+NOISE_TOO_LARGE_FOR_ANY = "Noise is too large for slopes: every prediction will be 0."
 
 PURE = Theorem(
     "Noisy sums of products: each person l loses at most A_l·(m+1)²·2^26/(2b) (pure ε, replace)",
@@ -110,7 +113,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         alpha = choose_ridge(entry, m)
     else:
         alpha = float(ridge.alpha)
-    if ridge.alpha is None:
+    if ridge.alpha is None or not ridge.fit_intercept:
         held = 0.0
     else:
         held = alpha
@@ -138,12 +141,12 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
         grid=NoGrid(),
         theorem=ZCDP if ridge.rho else PURE,
         error=make_expected_error(
-            estimate_error_parts(facts, alpha, held, noise),
+            estimate_error_parts(facts, alpha, held, noise, ridge.fit_intercept),
             facts,
             budgets,
             weights,
             (label[1] - label[0]) / 2,
-            NOISE_TOO_LARGE if is_noise_too_large(entry, m) else "",
+            _advise_on_noise(entry, m, ridge.fit_intercept),
         ),
     )
 
@@ -162,12 +165,18 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
         ) * unit
     noisy[0, 0] = 1.0
     given = plan.parameters
-    moments = Moments.of(noisy, given["alpha"], given["intercept_alpha"], plan.noise)
+    if ridge.fit_intercept:
+        used = noisy
+    else:
+        used = drop_intercept(noisy)
+    moments = Moments.of(used, given["alpha"], given["intercept_alpha"], plan.noise)
     theta, kept = moments.fit
+    errors = 2 * moments.standard_errors(plan.weights.concentration)
+    errors[0] *= ridge.fit_intercept
     return {
         "theta": 2 * theta,  # for (½, z)
         "statistics": noisy.tolist(),
-        "standard_errors": (2 * moments.standard_errors(plan.weights.concentration)).tolist(),
+        "standard_errors": errors.tolist(),
         "slopes_kept": kept,
     }
 
@@ -179,6 +188,9 @@ def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
     if "people_concentration" not in noise:
         return EARLIER
     noisy = np.array(value["statistics"])
+    if not has_intercept(release):
+        noisy = drop_intercept(noisy)
+        functions = functions * np.concatenate([[0.0], np.ones(functions.shape[1] - 1)])
     d = len(noisy) - 1
     normal = noise["distribution"] == "discrete Gaussian"
     entry = noise["entry_standard_deviation"]
@@ -192,6 +204,29 @@ def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
         concentration=noise["people_concentration"],
     )
     return find_moment_ends(moments, 2 * functions, level)
+
+
+def has_intercept(release: Release) -> bool:
+    """Whether a released regression has an intercept; those of earlier versions do not say."""
+    return bool(release.parameters.get("fit_intercept", True))
+
+
+def drop_intercept(noisy: Floats) -> Floats:
+    """Returns the statistics of a model without an intercept: products with the constant column
+    count as 0, so that its coefficient is 0 and every other is as if there were none.
+    """
+    without = noisy.copy()
+    without[0, 1:] = 0.0
+    without[1:, 0] = 0.0
+    return without
+
+
+def _advise_on_noise(entry: float, d: int, fit_intercept: bool) -> str:
+    if not is_noise_too_large(entry, d):
+        return ""
+    if fit_intercept:
+        return NOISE_TOO_LARGE
+    return NOISE_TOO_LARGE_FOR_ANY
 
 
 def _draw_noise(plan: Plan, pairs: list[tuple[int, int]]) -> list[int]:
@@ -346,7 +381,11 @@ def compute_shrinkage(gain: float, null: Floats) -> float:
 
 
 def estimate_error_parts(
-    facts: PublicFacts, alpha: float, held: float, noise: dict[str, Any]
+    facts: PublicFacts,
+    alpha: float,
+    held: float,
+    noise: dict[str, Any],
+    fit_intercept: bool = True,
 ) -> SquaredErrorParts:
     """Returns what the fit is expected to miss of least squares: noise to first order, and what is
     held back.
@@ -361,6 +400,8 @@ def estimate_error_parts(
         constant = SquaredErrorParts(
             constant.noise / (1 + held) ** 2, constant.sampling, OFFSET * (held / (1 + held)) ** 2
         )
+    if not fit_intercept:
+        constant = SquaredErrorParts(0.0, 0.0, 0.0)
     kinds = []
     for C, _, q in facts.columns:
         # for columns 2z
@@ -446,6 +487,8 @@ def refit_statistics(ridge: Ridge, alpha: float | None, columns: list[str] | Non
             "alpha is not positive and finite.", "", "Pass a positive number.", parameter="alpha"
         )
     lam = float(lam)
+    if not has_intercept(ridge.release_):
+        noisy = drop_intercept(noisy)
     chosen = np.ix_([*kept, len(noisy) - 1], [*kept, len(noisy) - 1])
     # releases of earlier versions do not say
     if alpha is None:
