@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # the same names as below, each with its type
     from sottovoce.estimators.baselines import Sampled as Sampled
     from sottovoce.estimators.baselines import Threshold as Threshold
     from sottovoce.estimators.baselines import Uniform as Uniform
+    from sottovoce.estimators.count import Count as Count
+    from sottovoce.estimators.covariance import Covariance as Covariance
     from sottovoce.estimators.erm import ERM as ERM
     from sottovoce.estimators.label_private import LabelPrivateRegression as LabelPrivateRegression
     from sottovoce.estimators.logistic import LogisticRegression as LogisticRegression
@@ -35,7 +37,10 @@ if TYPE_CHECKING:  # the same names as below, each with its type
     from sottovoce.estimators.posterior import AdaptivePosteriorSample as AdaptivePosteriorSample
     from sottovoce.estimators.posterior import PosteriorSample as PosteriorSample
     from sottovoce.estimators.quantile import Quantile as Quantile
+    from sottovoce.estimators.report import Report as Report
     from sottovoce.estimators.ridge import Ridge as Ridge
+    from sottovoce.estimators.table_sums import Sum as Sum
+    from sottovoce.estimators.variance import Variance as Variance
     from sottovoce.guarantee import Guarantee as Guarantee
     from sottovoce.plan import Plan as Plan
     from sottovoce.release import Certificate as Certificate
@@ -55,6 +60,8 @@ _HOMES = {
     "Bounds": "schema",
     "Budgets": "budgets",
     "Certificate": "release",
+    "Count": "estimators.count",
+    "Covariance": "estimators.covariance",
     "ERM": "estimators.erm",
     "Guarantee": "guarantee",
     "LabelPrivateRegression": "estimators.label_private",
@@ -65,12 +72,15 @@ _HOMES = {
     "PosteriorSample": "estimators.posterior",
     "Quantile": "estimators.quantile",
     "Release": "release",
+    "Report": "estimators.report",
     "Ridge": "estimators.ridge",
     "Sampled": "estimators.baselines",
     "Schema": "schema",
     "Session": "session",
+    "Sum": "estimators.table_sums",
     "Threshold": "estimators.baselines",
     "Uniform": "estimators.baselines",
+    "Variance": "estimators.variance",
     "Weights": "weights",
     "load": "estimators",
     "optimal_weights": "weights",

@@ -24,8 +24,14 @@ from sottovoce import units
 from sottovoce.arrays import Array, list_column_names, list_feature_names
 from sottovoce.budgets import Budgets
 from sottovoce.data.engine import Dataset
-from sottovoce.data.source import DataSource
-from sottovoce.errors import BudgetExceeded, InvalidParameter, KeyReused, ReleaseFailed
+from sottovoce.data.source import DataSource, names_features
+from sottovoce.errors import (
+    BudgetExceeded,
+    InvalidParameter,
+    KeyReused,
+    ReleaseFailed,
+    UnknownPeople,
+)
 from sottovoce.estimator import (
     Estimator,
     Payment,
@@ -38,7 +44,7 @@ from sottovoce.ledger import Amounts, Ledger, Reservation, list_charges, to_amou
 from sottovoce.ledgers.keyfile import make_release_message
 from sottovoce.plan import Plan, refuse_changed_plan
 from sottovoce.release import Release
-from sottovoce.schema import Schema
+from sottovoce.schema import LATER_ENTRIES
 
 #: An ε at which every question can be planned.
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
@@ -134,7 +140,7 @@ def name_columns(question: Estimator, source: DataSource) -> tuple[list[Any], li
         names[-1] = [source.column]
     if len(data) < 2:
         return names, None
-    if isinstance(getattr(question, "bounds", None), Schema):
+    if names_features(question):
         # It names the features, whatever else the table holds, and is a parameter of the question.
         return [None, *names[1:]], None
     if isinstance(names[0], int):
@@ -160,7 +166,13 @@ def _encode_parameter(parameter: Any) -> Any:
     if not is_dataclass(parameter):
         return repr(parameter)
     # What a table or a unit is called is told to people, and is no part of what is asked.
-    return {name: value for name, value in vars(parameter).items() if name not in UNHASHED_FIELDS}
+    # What later versions added to a schema is left out where nobody gives it.
+    return {
+        name: value
+        for name, value in vars(parameter).items()
+        if name not in UNHASHED_FIELDS
+        and not (name in LATER_ENTRIES and value == LATER_ENTRIES[name])
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +256,7 @@ def plan_affordable(
                 wanted = np.maximum(amounts.units, granted)
             else:
                 wanted = amounts.units
-            left = ledger.balances(people, amounts.account)
+            left = _read_balances(ledger, people, wanted, amounts.account)
             lacking |= wanted > left
             most.append(f"{to_amount(amounts.account, int(left.max())):g} ({amounts.account})")
         if not lacking.any():
@@ -264,6 +276,20 @@ def plan_affordable(
                 "Ask for less, or for larger grants. Nobody was charged.",
                 parameter="epsilon",
             )
+
+
+def _read_balances(
+    ledger: Ledger, people: Sequence[Any], wanted: units.Units, account: str
+) -> units.Units:
+    """Returns what each has left; who is asked for nothing needs no account, and has nothing."""
+    try:
+        return ledger.balances(people, account)
+    except UnknownPeople as error:
+        refused = error
+    left = _look_up_balances(ledger, people, account)
+    if np.any((left < 0) & (wanted > 0)):
+        raise refused
+    return np.maximum(left, 0)
 
 
 def _list_amounts(plan: Plan, people: Sequence[Any]) -> list[Amounts]:
@@ -329,15 +355,28 @@ def key_reused_error(key: str) -> KeyReused:
     )
 
 
-def plan_rows(ledger: Ledger, short: str, question: Estimator, budgets: Budgets) -> Plan:
-    """Returns the plan of a release from a ledger as it would be made now; no row is read."""
-    return plan_affordable(
-        ledger,
-        short,
-        budgets.names(),
-        budgets.by_person(budgets.kinds.epsilon),
-        lambda granted: plan_budgets(question, budgets.with_grants(granted)),
-    )
+def plan_rows(
+    ledger: Ledger,
+    short: str,
+    question: Estimator,
+    budgets: Budgets,
+    spend_left: str | None = None,
+    public: Dataset | None = None,
+) -> Plan:
+    """Returns the plan of a release from a ledger as it would be made now; no row is read.
+
+    With ``spend_left`` everybody is asked for all that they have left: "leave-out" leaves people
+    without an account out, "refuse" refuses them. ``public`` are features that the plan needs.
+    """
+    names = budgets.names()
+    asked = budgets.by_person(budgets.kinds.epsilon)
+
+    def make_plan(granted: units.Units) -> Plan:
+        return plan_budgets(question, budgets.with_grants(granted), public)
+
+    if spend_left is not None:
+        asked = get_remaining(ledger, names, make_plan, spend_left == "leave-out")
+    return plan_affordable(ledger, short, names, asked, make_plan)
 
 
 def release_rows(
@@ -349,11 +388,12 @@ def release_rows(
     asked: units.Units | None,
     agreed: str | None = None,
     on_commit: Callable[[], None] | None = None,
+    spend_left: str = "refuse",
 ) -> Release:
     """Returns the release of rows from a ledger, at these prices by person; None: at all that each
     has left.
 
-    The others are those of ``Session.release_rows``.
+    The others are those of ``Session.release_rows``; ``spend_left`` is that of ``plan_rows``.
     """
     budgets = get_budgets(dataset)
     kinds = budgets.kinds
@@ -381,20 +421,27 @@ def release_rows(
         return replace(dataset, owner=owner, budgets=lowered)
 
     if asked is None:
-        asked = get_remaining(ledger, question, names, arranged)
+        asked = get_remaining(
+            ledger,
+            names,
+            lambda granted: plan_dataset(question, arranged(granted)),
+            spend_left == "leave-out",
+        )
     return reserve_and_release(
         ledger, short, question, key, request, names, asked, arranged, agreed, on_commit
     )
 
 
 def get_remaining(
-    ledger: Ledger, question: Estimator, people: Sequence[Any], arranged: ArrangeRows
+    ledger: Ledger,
+    people: Sequence[Any],
+    make_plan: Callable[[units.Units], Plan],
+    leave_out: bool = False,
 ) -> units.Units:
     """Returns what each has left in the account that the question charges, which a plan for
-    anybody's ε tells.
+    anybody's ε tells; nothing, if ``leave_out``, for who has no such account.
     """
-    dataset = arranged(np.full(len(people), AMPLE_UNITS))
-    guarantee = plan_dataset(question, dataset).guarantee
+    guarantee = make_plan(np.full(len(people), AMPLE_UNITS)).guarantee
     if guarantee.currency != "pure epsilon":
         raise InvalidParameter(
             "What people have left is not in ε, or is an ε at δ.",
@@ -402,15 +449,33 @@ def get_remaining(
             "Say what the release may cost each, as an ε for everybody or for each person.",
             parameter="epsilon",
         )
-    left = ledger.balances(people, f"pure epsilon, {guarantee.neighbours}")
+    account = f"pure epsilon, {guarantee.neighbours}"
+    if leave_out:
+        left = np.maximum(_look_up_balances(ledger, people, account), 0)
+    else:
+        left = ledger.balances(people, account)
     if not left.any():
         raise BudgetExceeded(
             "Nobody has anything left in the ledger.",
-            f"This release is charged to the account {f'pure epsilon, {guarantee.neighbours}'!r}.",
+            f"This release is charged to the account {account!r}.",
             "Ask for larger grants. Nobody was charged.",
             parameter="epsilon",
         )
     return left
+
+
+def _look_up_balances(ledger: Ledger, people: Sequence[Any], account: str) -> units.Units:
+    """Returns what each has left; -1 for who has no such account."""
+    everybody = ledger.everybody(account)
+    digests = _split_digests(everybody.people, len(everybody.left))
+    left = dict(zip(digests, everybody.left.tolist(), strict=True))
+    asked = _split_digests(ledger.digests(people), len(people))
+    return np.array([left.get(digest, -1) for digest in asked], dtype=np.int64)
+
+
+def _split_digests(digests: bytes, people: int) -> list[bytes]:
+    size = len(digests) // max(people, 1)
+    return [digests[at : at + size] for at in range(0, len(digests), size or 1)]
 
 
 def reserve_and_release(

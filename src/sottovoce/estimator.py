@@ -22,10 +22,12 @@ release, and what follows from the release alone. Nothing un-noised.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -36,10 +38,13 @@ from sottovoce.arrays import (
     Floats,
     TableLike,
     check_same_length,
+    count_rows,
+    get_named_column,
     list_feature_names,
     to_numbers,
 )
 from sottovoce.budgets import BudgetLike, Budgets
+from sottovoce.data.census import scale_budgets
 from sottovoce.data.encoding import (
     KIND,
     MATRIX_COLUMN,
@@ -47,13 +52,23 @@ from sottovoce.data.encoding import (
     EncodedReader,
     HasInvalidRows,
     Label,
+    RawReader,
     Reader,
     Recoding,
+    encode_numbers,
     make_label,
     make_recoding,
 )
-from sottovoce.data.engine import Dataset, GroupLookup, Watch, get_default_engine, is_external_table
-from sottovoce.data.kernels import HasInvalidValues, invalid_values_error
+from sottovoce.data.engine import (
+    Dataset,
+    Engine,
+    GroupLookup,
+    Watch,
+    get_default_engine,
+    is_external_table,
+)
+from sottovoce.data.kernels import ColumnScan, HasInvalidValues, invalid_values_error
+from sottovoce.data.shared_fold import fold_together
 from sottovoce.data.source import (
     DataSource,
     describe_rows,
@@ -139,12 +154,35 @@ class NoCharge:
 
 def plan_dataset(estimator: Estimator, dataset: Dataset) -> Plan:
     """Returns the plan for everybody in these rows."""
-    return estimator.plan_for(get_budgets(dataset), dataset)
+    budgets = get_budgets(dataset)
+    plan = estimator.plan_for(budgets, dataset)
+    refuse_unsold(budgets, plan.guarantee)
+    return plan
 
 
-def plan_budgets(estimator: Estimator, budgets: Budgets) -> Plan:
-    """Returns the plan for these budgets, before there are rows."""
-    return estimator.plan_for(budgets)
+def plan_budgets(estimator: Estimator, budgets: Budgets, rows: Dataset | None = None) -> Plan:
+    """Returns the plan for these budgets, before there are rows; ``rows`` are public features,
+    where a plan needs them.
+    """
+    if rows is None:
+        plan = estimator.plan_for(budgets)
+    else:
+        plan = estimator.plan_for(budgets, rows)
+    refuse_unsold(budgets, plan.guarantee)
+    return plan
+
+
+def refuse_unsold(budgets: Budgets, guarantee: Guarantee) -> None:
+    """Refuses to spend what was sold on another promise than was sold."""
+    promised = (guarantee.currency, guarantee.neighbours)
+    if budgets.sold is not None and budgets.sold != promised:
+        raise InvalidParameter(
+            f"This question promises {' by '.join(promised)}.",
+            f"Sellers have sold {' by '.join(budgets.sold)} of all their rows, and nothing else.",
+            "Choose a question that promises that, or agree anew with the sellers and pass what "
+            "they then allow as a mapping from person.",
+            parameter="epsilon",
+        )
 
 
 def get_budgets(dataset: Dataset) -> Budgets:
@@ -206,7 +244,8 @@ def make_column_label(question: Any, column: str | None = None) -> Label:
         own = bounds.columns[name].missing
     else:
         own = question.missing
-    return Label(column or VALUE, low, high, check_missing_constant(own, low, high))
+    constant = check_missing_constant(own, low, high)
+    return Label(column or VALUE, low, high, constant, bounds.columns[name].step)
 
 
 def _not_a_name_error() -> InvalidParameter:
@@ -230,24 +269,76 @@ def load_column(values: Any, *, epsilon: Any, groups: Any, label: Label | None =
     return Dataset(engine, VALUE, GroupLookup(KIND), label=label, budgets=budgets)
 
 
+def load_named_columns(table: Any, described: Dataset, epsilon: Any, groups: Any) -> Dataset:
+    """Returns the budgets and rows of a table in memory whose columns are found by their names."""
+    if list_feature_names(table) is None:
+        raise InvalidParameter(
+            "The table has no names.",
+            "Questions find their columns by name.",
+            "Pass a data frame or an Arrow table.",
+            parameter="table",
+        )
+    names = described.list_columns()
+    for name in names:
+        get_named_column(table, name)  # which refuses one that is not there, or twice
+    n_rows = count_rows(table, "table")
+    if groups is not None:
+        check_same_length(n_rows, groups=groups)
+    budgets = make_budgets(epsilon, groups, n_rows)
+    kinds = budgets.row_codes()
+    check_same_length(n_rows, epsilon=kinds)
+    beside = KIND
+    while beside in names:  # a column of the table may have this name, too
+        beside += "_"
+    engine = get_default_engine().of_named_columns(table, names, {beside: kinds})
+    described.refuse_wrong_kinds(engine.columns())
+    return replace(described, engine=engine, owner=GroupLookup(beside), budgets=budgets)
+
+
 def load_regression(
-    raw: Floats, recoding: Recoding, values: Any, label: Label, epsilon: Any, groups: Any
+    raw: Floats,
+    recoding: Recoding,
+    values: Any,
+    label: Label,
+    epsilon: Any,
+    groups: Any,
+    *,
+    rounded: bool = False,
+    once: bool = False,
+    others: Callable[[Budgets], Mapping[str, Array]] | None = None,
 ) -> Dataset:
-    """Returns the budgets and rows of a regression in memory, with the features recoded once."""
+    """Returns the budgets and rows of a regression in memory, with the features recoded once, and
+    rounded where it reads them so; ``once`` where it reads them once, and recodes them then;
+    ``others`` makes further columns from the budgets.
+    """
     column = to_numbers(values, "labels")
-    recoded = recoding.encode(raw)
-    check_same_length(len(recoded), y=column, groups=groups)
+    check_same_length(len(raw), y=column, groups=groups)
     budgets = make_budgets(epsilon, groups, len(column))
-    return load_matrix(recoded, EncodedReader(recoding), column, label, budgets)
+    further = None
+    if others is not None:
+        further = others(budgets)
+    if once:
+        recoding.refuse_wrong_width(raw)
+        return load_matrix(raw, RawReader(recoding), column, label, budgets, further)
+    recoded = encode_numbers(raw, recoding, rounded=rounded)
+    reader = EncodedReader(recoding, rounded)
+    return load_matrix(recoded, reader, column, label, budgets, further)
 
 
 def load_matrix(
-    rows: Floats, reader: Reader, column: Floats, label: Any, budgets: Budgets
+    rows: Floats,
+    reader: Reader,
+    column: Floats,
+    label: Any,
+    budgets: Budgets,
+    others: Mapping[str, Array] | None = None,
 ) -> Dataset:
-    """Returns rows in memory as readers expect them: a recoded matrix, and labels."""
+    """Returns rows in memory as readers expect them: a recoded matrix, labels, and other columns by
+    name.
+    """
     kinds = budgets.row_codes()
     check_same_length(len(column), epsilon=kinds)
-    columns: dict[str, Array] = {VALUE: column, KIND: kinds}
+    columns: dict[str, Array] = {VALUE: column, KIND: kinds, **(others or {})}
     if rows.shape[1]:
         columns[MATRIX_COLUMN] = rows
     engine = get_default_engine().of_columns(columns)
@@ -256,7 +347,21 @@ def load_matrix(
 
 def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
     """Refuses rows with missing or infinite values, before anything is charged."""
-    participating = plan.budgets.kinds.epsilon > 0
+    if rows.parts:
+        asked: Any = question
+        checks = [
+            partial(_refuse_invalid_part, part, plan.parts[name], rows.select_part(name))
+            for name, part in asked.list_parts().items()
+        ]
+        fold_together(rows.engine, checks)
+        return
+    participating = _find_participants(question, plan)
+    if rows.cells is not None and not getattr(question, "refuses_missing", False):
+        # A row without a value has a cell, and values beyond the bounds are clipped; but a text
+        # file may hold something else where numbers are declared.
+        if rows.parses_text and rows.list_number_columns():
+            rows.engine.fold(ColumnScan(rows.list_number_columns()))
+        return
     if rows.features is None:
         if rows.label is None:
             missing = question.missing
@@ -270,6 +375,18 @@ def refuse_invalid_rows(question: Estimator, plan: Plan, rows: Dataset) -> None:
     ).tolist()
     if features or label:
         raise rows.label.refusal() if label else invalid_values_error()
+
+
+def _find_participants(question: Estimator, plan: Plan) -> Array:
+    """Returns which kinds of people take part; a question may leave some of them out."""
+    own = getattr(question, "find_participants", None)
+    if own is not None:
+        return np.asarray(own(plan))
+    return plan.budgets.kinds.epsilon > 0
+
+
+def _refuse_invalid_part(question: Estimator, plan: Plan, rows: Dataset, engine: Engine) -> None:
+    refuse_invalid_rows(question, plan, replace(rows, engine=engine))
 
 
 def make_release(
@@ -380,9 +497,14 @@ def describe_estimator(estimator: Estimator, plan: Plan, rows: Dataset) -> dict[
     bounds = getattr(estimator, "bounds", None)
     if rows.features is None and rows.label is not None:
         bounds = (rows.label.low, rows.label.high)
+    elif rows.cells is not None:  # what is read besides one column is among the parameters
+        bounds = None
     features = plan.parameters.get("features", ())
     names = {name["name"] for name in features if isinstance(name, dict)}
-    about: dict[str, Any] = {"name": type(estimator).__name__}
+    # what goes around an estimator is among the parameters
+    about: dict[str, Any] = {"name": getattr(estimator, "recorded_class", type(estimator).__name__)}
+    if rows.parts:  # each has its own
+        return about
     if isinstance(bounds, Schema):
         names.add(bounds.label)
     if bounds is not None:
@@ -416,10 +538,17 @@ def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = 
     InvalidInput
         if columns are missing or do not fit the estimator.
     """
+    if not source.in_memory and getattr(estimator, "needs_rows", False):
+        dataset = read_source(estimator, source.load_rows(), watch)
+        return _spend_share(replace(dataset, subject=source.subject), source.share)
     if not source.in_memory:
         return source.read(estimator.read_table(source), watch)
-    if getattr(estimator, "one_column", False):
+    if getattr(estimator, "reads_cells", False):
+        dataset = _read_cells(estimator, source)
+    elif getattr(estimator, "one_column", False):
         dataset = _read_one_column(estimator, source)
+    elif getattr(estimator, "one_table", False):
+        dataset = estimator.read_arrays(source.table, epsilon=source.epsilon, groups=source.owners)
     elif source.labels is None:
         raise InvalidParameter(
             "There are no labels.",
@@ -432,7 +561,43 @@ def read_source(estimator: Estimator, source: DataSource, watch: Watch | None = 
         dataset = estimator.read_arrays(
             source.table, source.labels, epsilon=source.epsilon, groups=source.owners
         )
+    if dataset.parts:
+        return replace(dataset, subject=replace(source.subject, column=None))
     return replace(dataset, subject=source.subject)
+
+
+def read_public(estimator: Estimator, source: DataSource) -> Dataset | None:
+    """Return what the plan of a table needs besides budgets: public features, of an estimator whose
+    labels alone are private; None of every other.
+
+    Parameters
+    ----------
+    estimator :
+        says whether it has a method for that.
+    source :
+        the table, by the names of its columns.
+    """
+    if not hasattr(estimator, "read_public"):
+        return None
+    dataset: Dataset = estimator.read_public(source)
+    return _spend_share(replace(dataset, subject=source.subject), source.share)
+
+
+def _spend_share(dataset: Dataset, share: float) -> Dataset:
+    """Returns the same rows of people who spend a share of what they grant."""
+    budgets, owner = scale_budgets(get_budgets(dataset), dataset.owner, share)
+    return replace(dataset, budgets=budgets, owner=owner)
+
+
+def _read_cells(estimator: Any, source: DataSource) -> Dataset:
+    dataset: Dataset = estimator.read_arrays(
+        source.table,
+        source.labels,
+        epsilon=source.epsilon,
+        groups=source.owners,
+        column=source.column,
+    )
+    return dataset
 
 
 def _read_one_column(estimator: Any, source: DataSource) -> Dataset:
@@ -497,13 +662,28 @@ def make_estimator(
         if they are wrong whoever the people are; no table is opened for that.
     """
     given = {word: value for word, value in parameters.items() if value is not None}
+    takes = inspect.signature(make).parameters
     if source.features is None:
-        given |= {"bounds": source.bounds, "missing": source.missing}
+        declared = {"bounds": source.bounds, "missing": source.missing}
+        if "step" not in given and "cells" not in given:
+            declared["step"] = _find_declared_step(source)
+        given |= {word: value for word, value in declared.items() if word in takes}
+        # Columns of cells and filters, and several columns, are described by the schema alone.
+        by_schema = "by" in given or "where" in given or source.column is None
+        if "schema" in takes and by_schema:
+            given |= {"schema": source.load_schema()}
     else:
         given |= {"bounds": source.features}  # which declares its own constants for missing values
     estimator = make(**given)
     estimator.validate()
     return estimator
+
+
+def _find_declared_step(source: DataSource) -> float | None:
+    """The step of the column in question, where the schema declares one."""
+    schema = source.load_schema()
+    described = None if schema is None else schema.columns.get(source.column or "")
+    return None if described is None else described.step
 
 
 def release_unbooked(
@@ -579,7 +759,7 @@ class ColumnSteps(Estimator):
         ReleaseFailed
             Reading the rows failed; what was charged stays charged.
         """
-        make_column_label(self, column)  # bad bounds are refused before anything else is looked at
+        self._check_column(column)  # bad bounds are refused before anything else is looked at
         dataset = read_source(self, DataSource.of(self, y, column, epsilon, groups))
         plan, self.release_ = make_release(self, dataset)
         self.guarantee_ = plan.guarantee
@@ -628,6 +808,10 @@ class ColumnSteps(Estimator):
     def read_table(self, table: DataSource) -> Dataset:
         """Returns the column that is read of a table."""
         return describe_rows(make_column_label(self, table.find_column()))
+
+    def _check_column(self, column: str | None) -> None:
+        """Refuses bounds that are wrong whatever the values are."""
+        make_column_label(self, column)
 
     def _get_label(self, rows: Dataset | None) -> Label:
         """How the column is read: as these rows say, or as it was declared."""

@@ -53,6 +53,17 @@ class Guarantee:
         False  # ρ is that of one release with Gaussian noise, whose ε at each δ is known exactly
     )
 
+    def __repr__(self) -> str:
+        """The unit, how many there are, the neighbours and the currency; nobody is named."""
+        people = units.format_count(int(self.counts.sum()), self.unit)
+        at = ""
+        if self.delta is not None:
+            at = f" at δ = {self.delta:g}"
+        return (
+            f"<Guarantee of {people}: {self.currency}{at}, neighbours by {self.neighbours}, "
+            f"{self.arithmetic} arithmetic>"
+        )
+
     @classmethod
     def of(
         cls, budgets: Budgets, spent: units.Units, arithmetic: Arithmetic = "exact"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledger, the contract: grant, reserve, publish, balance, verify.
+"""Ledger, the contract: grant, sell, reserve, publish, balance, verify.
 
 A charge is written before a private value is read and never taken back: whether a release failed
 may depend on the data. One key stands for one release for ever; asked again, it returns the same
@@ -14,8 +14,10 @@ it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -43,6 +45,9 @@ RELATIONS = ("replace", "replace labels", "zero out")
 ACCOUNTS = tuple(f"{resource}, {relation}" for relation in RELATIONS for resource in RESOURCES)
 #: The account that is meant where none is named.
 DEFAULT_ACCOUNT = ACCOUNTS[0]
+#: A line of a sale that says what was paid, in whole coins. It stands where other lines have their
+#: account, and is none: nothing is granted or charged by it. It is written into books.
+PAYMENT_CODE = 99
 #: The largest amount: an ε of a million, or a δ of one.
 MAX_UNITS = 10**15
 #: The longest key of a release: an index of PostgreSQL holds 2,704 bytes.
@@ -62,16 +67,70 @@ class Amounts:
         get_account_code(self.account)
         if len(self.units) and not 0 <= self.units.min() <= self.units.max() <= MAX_UNITS:
             raise InvalidBudget(
-                "An amount is negative or beyond all meaning.",
+                "An amount is negative or too large.",
                 f"Amounts are from 0 to {MAX_UNITS} units.",
                 "Correct it.",
                 parameter="amounts",
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Sale:
+    """What people have sold and were paid for it: additions to one account, and whole coins."""
+
+    amounts: Amounts
+    coins: Units  # by person, in the order of the amounts
+    coin: Fraction  # so much money is one coin
+    money: str = ""  # what the money is called
+
+    def __post_init__(self) -> None:
+        refuse_unwritable(self.money)
+        coins = np.asarray(self.coins)
+        if len(coins) != len(self.amounts.units) or self.coin <= 0:
+            raise InvalidParameter(
+                "Somebody who sells has no payment, or several.",
+                "Everybody who sells is paid a whole number of coins.",
+                "Pass one payment for each.",
+                parameter="payments",
+            )
+        if len(coins) and not 0 <= coins.min() <= coins.max() <= MAX_UNITS:
+            raise InvalidParameter(
+                "A payment is negative or too large.",
+                f"Payments are from 0 to {MAX_UNITS} coins.",
+                "Correct it, or count in larger coins.",
+                parameter="payments",
+            )
+        if np.any((self.amounts.units == 0) & (coins > 0)):
+            raise InvalidParameter(
+                "Somebody who sells nothing is paid.",
+                "A payment is for ε that was bought.",
+                "Correct the payment, or the amount.",
+                parameter="payments",
+            )
+
+    @property
+    def terms(self) -> str:
+        """What an entry says about the money, as text."""
+        return json.dumps({"coin": str(self.coin), "money": self.money}, ensure_ascii=False)
+
+
+def read_sale_terms(text: str) -> tuple[Fraction, str]:
+    """Returns the coin of a sale and what its money is called; raises ValueError where text is
+    none.
+    """
+    try:
+        told = json.loads(text)
+        return Fraction(told["coin"]), str(told["money"])
+    except (TypeError, KeyError, ZeroDivisionError):
+        pass  # raised below: what is wrong would quote the books
+    raise ValueError("these are no terms of a sale")
+
+
 @dataclass(frozen=True)
 class Entry:
-    """One line of the books: a grant, a reservation, a publication, or a charge from outside."""
+    """One line of the books: a grant, a sale, a reservation, a publication, or a charge from
+    outside.
+    """
 
     number: int
     what: str
@@ -108,6 +167,8 @@ class Line:
     account: str
     amount: float
     state: str
+    paid: Fraction | None = None  # of a sale: in money
+    money: str = ""  # what it is called
 
 
 class AllBalances(NamedTuple):
@@ -129,6 +190,12 @@ class Ledger(Protocol):
 
     def grant(self, amounts: Sequence[Amounts]) -> None:
         """Sets what each person allows in all; below what is spent it freezes them."""
+
+    def sell(self, sale: Sale, key: str | None = None) -> Reservation:
+        """Adds what people have sold to what they allow, and writes down what they were paid.
+
+        The same key again changes nothing; without a key, the same sale again.
+        """
 
     def balances(self, people: Sequence[Any], account: str = DEFAULT_ACCOUNT) -> Units:
         """Returns what each has left; raises if somebody has no such account."""

@@ -13,7 +13,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from html import escape
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -27,12 +29,18 @@ from sottovoce.guarantee import MOST_VALUES_LISTED, Guarantee
 from sottovoce.schema import Subject
 from sottovoce.weights import Weights
 from sottovoce.wording import (
+    MOST_QUANTILES_TOLD,
     describe_question,
     describe_table,
+    describe_unit,
+    has_quantiles,
+    name_quantiles,
     warn_if_uninformative,
     write_error_sentence,
 )
 
+#: The letters of the currencies that amounts are counted in.
+SIGNS = {"epsilon": "ε", "rho": "ρ"}
 #: People with one budget may differ from everybody by so much of the spread, on average: for the
 #: possible bias alone.
 ASSOCIATION = 1 / 5
@@ -42,11 +50,22 @@ SPENDS_LESS = 0.9
 NEARLY_EQUAL = 0.995
 #: Below this Σ(c_i − 1/n)² is rounding, and every row counts the same.
 NEGLIGIBLE_INEQUALITY = 1e-20
+#: The errors of so many cells are told in words.
+MOST_CELLS_TOLD = 20
 #: Below this a deviation is none.
 TINY = 1e-12
 #: How often a range is halved to find a number in it.
 HALVINGS = 60
+#: From here on e^(x²)·erfc(x) is a continued fraction, with so many steps exact to 1e-15.
+CONTINUED_FRACTION = 3.0
+CONTINUED_STEPS = 60
+#: A normal of deviation 1 that is farther out than this has a probability below any double.
+FARTHEST_NORMAL = 40.0
+STANDARD_NORMAL = NormalDist()
 MARGIN_HALVINGS = 14
+#: How often a root is stepped towards at most, and the relative step that is none.
+MOST_STEPS = 50
+SMALLEST_STEP = 1e-15
 #: Into how many parts of equal probability a law is cut, and how many variances are tried.
 NODES = 800
 VARIANCES = 40
@@ -66,6 +85,23 @@ def least_squares(fit_intercept: bool) -> str:
         f"the predictions of least squares{'' if fit_intercept else ' without an intercept'}, "
         "over its rows"
     )
+
+
+@dataclass(frozen=True)
+class CellError:
+    """What is expected of one cell of a table."""
+
+    name: str
+    rows: float  # as guessed
+    error: float | None  # None where there will be too few rows to say
+
+    def describe(self) -> str:
+        """The cell in words."""
+        return f"{self.name} {format_error(self.error or 0.0)} ({self.rows:,.0f} rows)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cell as public JSON."""
+        return {"cell": self.name, "rows": self.rows, "expected_error": self.error}
 
 
 @dataclass(frozen=True)
@@ -93,6 +129,8 @@ class ExpectedError:
         None  # of a quantile: the total in units of the column, if values are spread as assumed
     )
     representative: float | None = None  # 1 − total variation between the weights and equal ones
+    too_few_below: float | None = None  # of ratios by group: groups of fewer rows say nothing
+    cells: tuple[CellError, ...] = ()  # of a table whose shares are guessed: each cell
 
     @property
     def total(self) -> float:
@@ -122,11 +160,15 @@ class ExpectedError:
             "assumed",
             "in_column",
             "representative",
+            "too_few_below",
         )
-        return {name: value for name in parts if (value := getattr(self, name)) not in (None, "")}
+        told = {name: value for name in parts if (value := getattr(self, name)) not in (None, "")}
+        if self.cells:
+            told["cells"] = [cell.to_dict() for cell in self.cells]
+        return told
 
-    def describe(self) -> str:
-        """The parts in plain words."""
+    def describe(self, column_unit: str = "units of the column") -> str:
+        """The parts in plain words; ``column_unit`` is what numbers of the column are in."""
         parts = {
             "noise": self.noise,
             "unequal weights": self.sampling,
@@ -134,17 +176,39 @@ class ExpectedError:
         }
         told = (
             "Of it "
-            + ", ".join(f"{name} {format_error(part)}" for name, part in parts.items())
+            + ", ".join(f"{name} {self.format_part(part)}" for name, part in parts.items())
             + "."
         )
         if self.bias > 0:
             told += (
-                f" Besides, up to about {format_error(self.bias)} of bias is possible, which is "
-                "not in it."
+                f" Besides, up to about {self.format_part(self.bias)} of bias is possible, which "
+                "is not in it."
             )
         told += f" {self.assumed}" if self.assumed else ""
+        told += self._describe_cells()
         if self.in_column is not None:
-            told += f" If so, it is about {format_error(self.in_column)} in units of the column."
+            told += f" If so, it is about {format_error(self.in_column)} in {column_unit}."
+        return told
+
+    def format_part(self, part: float) -> str:
+        """One part to three digits, or as a percentage where it is a share of the rows."""
+        if part > 0 and self.unit.startswith("as a share"):
+            return units.format_percent(part)
+        return format_error(part)
+
+    def _describe_cells(self) -> str:
+        """What each cell is expected to have, the largest ones where there are many."""
+        if not self.cells:
+            return ""
+        filled = [cell for cell in self.cells if cell.rows > 0]
+        shown = sorted(filled, key=lambda cell: -cell.rows)[:MOST_CELLS_TOLD]
+        named = [cell.describe() for cell in shown if cell.error is not None]
+        few = [cell.name for cell in shown if cell.error is None]
+        told = f" By cell: {', '.join(named)}." if named else ""
+        if few:
+            told += f" Too few to say: {', '.join(few)}."
+        if len(filled) > len(shown):
+            told += f" And {len(filled) - len(shown):,} more cells."
         return told
 
 
@@ -172,6 +236,7 @@ class Plan:
     rivals: Callable[[], dict[str, ExpectedError]] | None = (
         None  # the errors to expect of other weights, by what they are called
     )
+    parts: Mapping[str, Plan] = field(default_factory=dict)  # of a report: those of its questions
 
     @property
     def expected_error(self) -> float | tuple[float, ...]:
@@ -348,31 +413,62 @@ class Plan:
         list[str]
             Sentences.
         """
-        told = [describe_representative(self.representative)]
+        around = describe_baseline(self.parameters)
+        told = [*around, describe_representative(self.representative)]
+        sign = SIGNS[self.guarantee.reported_currency]
         lines = [line for line in self.who_pays() if line["granted"] > 0]
-        if lines and lines[-1]["spent"] < SPENDS_LESS * lines[-1]["granted"]:
+        if not around and lines and lines[-1]["spent"] < SPENDS_LESS * lines[-1]["granted"]:
             told.append(
-                f"Those who grant most, {lines[-1]['granted']:.3g}, spend "
-                f"{lines[-1]['spent']:.2g} of it: they count no more than that needs."
+                f"Those who grant most, {sign} = {lines[-1]['granted']:.3g}, spend "
+                f"{lines[-1]['spent']:.2g}: to count as much as they do takes no more."
             )
         if self.bought is not None:
             told.append(self.bought.describe())
+        if self.accuracy is not None:
+            bound = self.accuracy(coefficients=1.0, label_noise=0.5)
+            told.append(
+                "Published bound on the distance of the coefficients, in recoded units, if they "
+                f"are no longer than 1 and labels scatter by ½: {format_error(bound)}, except with "
+                "a probability of 0.05 (docs/theory/output.md)."
+            )
         if self.rivals is not None and self.representative < NEARLY_EQUAL:
+            own = self.errors[0]
             told += [
-                f"{name} would have an expected error of {format_error(error.total)}, and with "
-                f"the bias that is possible {format_error(error.total_with_bias)}; this plan "
-                f"{format_error(self.errors[0].total_with_bias)}."
+                f"{name} would have an expected error of {error.format_part(error.total)}, and "
+                f"{error.format_part(error.total_with_bias)} with the bias that is possible; this "
+                f"plan has {own.format_part(own.total)} and "
+                f"{own.format_part(own.total_with_bias)}."
                 for name, error in self.rivals().items()
             ]
         return told
 
+    def describe_errors(self) -> list[str]:
+        """Return what the expected error is made of, equal sentences once.
+
+        Returns
+        -------
+        list[str]
+            A sentence for each number that is answered; of many quantiles, for the largest error.
+        """
+        column_unit = describe_unit(self)
+        errors = self.errors
+        if len(errors) > MOST_QUANTILES_TOLD:
+            return [max(errors, key=lambda error: error.total).describe(column_unit)]
+        told = [error.describe(column_unit) for error in errors]
+        if len(told) == 1 or not has_quantiles(self):
+            return list(dict.fromkeys(told))
+        named: dict[str, list[str]] = {}
+        for (name, _), sentence in zip(name_quantiles(self), told, strict=True):
+            named.setdefault(sentence, []).append(name)
+        return [f"{', '.join(names)}: {sentence}" for sentence, names in named.items()]
+
     @property
     def size(self) -> str:
         """How many people and rows there are, in words."""
-        rows = f"{self.budgets.n_rows:,} rows"
+        rows = units.format_count(self.budgets.n_rows, "row")
         if self.guarantee.unit == "row":
             return rows
-        return f"{self.budgets.n_people:,} people, {rows}"
+        return f"{units.format_count(self.budgets.n_people, 'person')}, {rows}"
 
     def describe(self) -> str:
         """Return the plan in words.
@@ -383,35 +479,56 @@ class Plan:
             Who pays what, the error to expect, and what it is made of.
         """
         unit = self.guarantee.unit
-        symbol = {"epsilon": "ε", "rho": "ρ"}[self.guarantee.reported_currency]
+        symbol = SIGNS[self.guarantee.reported_currency]
+        whose = ""
+        if unit == "person":
+            whose = f" {'people':>10}"
         lines = [
             f"Plan for {describe_question(self)}{describe_table(self)}: {self.size}.",
             f"Promise: {describe_currency(self.promise)} for each {unit}, neighbours by "
             f"{self.guarantee.neighbours}, {self.guarantee.arithmetic} arithmetic.",
-            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12} {_pluralise(unit):>10} "
-            f"{'rows':>10} {'weight':>7}",
+            f"{'granted ' + symbol:>12} {'spent ' + symbol:>12}{whose} {'rows':>10} {'weight':>7}",
         ]
         for line in self.who_pays():
+            people = ""
+            if unit == "person":
+                people = f" {line['people']:10,d}"
             lines.append(
-                f"{line['granted']:12.6g} {line['spent']:12.6g} {line['people']:10d} "
-                f"{line['rows']:10d} {line['voice']:7.1%}"
+                f"{line['granted']:12.6g} {line['spent']:12.6g}{people} "
+                f"{line['rows']:10,d} {line['voice']:7.1%}"
             )
-        parts = dict.fromkeys(error.describe() for error in self.errors)
         return "\n".join(
             [
                 *lines,
                 write_error_sentence(self),
-                *parts,
+                *self.describe_errors(),
                 *self.describe_weights(),
                 *filter(None, [warn_if_uninformative(self, "will say")]),
             ]
         )
 
+    def _repr_html_(self) -> str:
+        """The view of a notebook: the plan in words."""
+        return f'<pre style="white-space: pre-wrap">{escape(self.describe())}</pre>'
+
     def __repr__(self) -> str:
         return (
-            f"<Plan of a {self.question} over {self.budgets.n_people} "
-            f"{_pluralise(self.guarantee.unit)}>"
+            f"<Plan for {describe_question(self)}: "
+            f"{units.format_count(self.budgets.n_people, self.guarantee.unit)}>"
         )
+
+
+def describe_baseline(parameters: Mapping[str, Any]) -> list[str]:
+    """Returns which baseline goes around the question, in words; nothing where there is none."""
+    around = parameters.get("baseline")
+    if not isinstance(around, Mapping):
+        return []
+    epsilon = f"{float(around['epsilon']):g}"
+    if around["name"] == "uniform":
+        return [f"A baseline: everybody who takes part does so at the smallest ε, {epsilon}."]
+    return [
+        f"A baseline: whoever grants at least ε = {epsilon} takes part at it, and nobody else does."
+    ]
 
 
 def describe_representative(share: float) -> str:
@@ -459,7 +576,14 @@ def format_error(expected: float | Sequence[float]) -> str:
         several = expected
     else:
         several = (expected,)
-    return ", ".join(f"{e:,.0f}" if 1000 <= e < 1e9 else f"{e:.3g}" for e in several)
+    return ", ".join(_format_three_digits(e) for e in several)
+
+
+def _format_three_digits(number: float) -> str:
+    short = f"{number:.3g}"
+    if 1000 <= number < 1e9:
+        return f"{float(short):,.0f}"
+    return short
 
 
 def refuse_changed_plan(plan: Plan, agreed: str) -> None:
@@ -474,10 +598,6 @@ def refuse_changed_plan(plan: Plan, agreed: str) -> None:
         )
 
 
-def _pluralise(unit: str) -> str:
-    return {"row": "rows", "person": "people"}[unit]
-
-
 def _average_over_people(values: NDArray[np.float64], people: NDArray[np.int64]) -> float:
     if (values == values[0]).all():
         return float(values[0])  # which a division would change in its last digit
@@ -486,37 +606,82 @@ def _average_over_people(values: NDArray[np.float64], people: NDArray[np.int64])
 
 def _split_into_groups(epsilon: units.Units, people: NDArray[np.int64]) -> list[slice]:
     """Cuts sorted kinds into their different ε, or into tenths of the people where there are
-    many.
+    many; those who grant nothing are on a line of their own.
     """
     changes = np.flatnonzero(np.diff(epsilon)) + 1
     if len(changes) < MOST_VALUES_LISTED:
         edges = [0, *changes.tolist(), len(epsilon)]
     else:
-        reached = np.cumsum(people)
+        nobody = int(np.searchsorted(epsilon, 0, side="right"))
+        reached = np.cumsum(people[nobody:])
         ranks = [math.ceil(reached[-1] * tenth / 10) for tenth in range(1, 11)]
-        edges = sorted({0, *(np.searchsorted(reached, ranks) + 1).tolist()})
+        edges = sorted({0, nobody, *(np.searchsorted(reached, ranks) + 1 + nobody).tolist()})
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def compute_half_width(level: float, laplace: float, deviation: float) -> float:
     """Returns x with P(|L + G| ≤ x) = level, L of Laplace's law and G normal, independent."""
-    from scipy.optimize import brentq
-    from scipy.special import ndtri
-
     if laplace <= 0:
-        return deviation * float(ndtri(0.5 + level / 2))
-    ratio = np.float64(deviation / laplace)
-    top = -math.log((1 - level) / 2) + float(ratio) * float(-ndtri((1 - level) / 4))
-    return laplace * float(
-        brentq(lambda x: float(compute_miss(x, ratio)) - (1 - level), 0.0, top, rtol=1e-12)
-    )
+        return deviation * STANDARD_NORMAL.inv_cdf(0.5 + level / 2)
+    return laplace * _find_half_width(level, deviation / laplace)
+
+
+def _find_half_width(level: float, deviation: float) -> float:
+    """Returns x with P(|L + G| ≤ x) = level, L of scale 1; by halving.
+
+    It is _find_half_widths for one deviation, without SciPy, which takes longer to load than the
+    plan of a mean takes to make.
+    """
+    tail = 1 - level
+    r = max(deviation, TINY)
+    low = 0.0
+    high = -math.log(tail / 2) - deviation * STANDARD_NORMAL.inv_cdf(tail / 4)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if _compute_single_miss(middle, r) > tail:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _compute_single_miss(x: float, r: float) -> float:
+    """Returns what compute_miss does, for one number."""
+    z = x / r
+    if z > FARTHEST_NORMAL:
+        return math.exp(r**2 / 2 - x)
+    density = math.exp(-(z**2) / 2) / 2
+    if z < r:
+        near = density * _scale_erfc((r - z) / math.sqrt(2))
+    else:
+        near = math.exp(min(r**2 / 2 - x, 0.0)) * math.erfc((r - z) / math.sqrt(2)) / 2
+    far = density * _scale_erfc((r + z) / math.sqrt(2))
+    return math.erfc(z / math.sqrt(2)) + near - far
+
+
+def _scale_erfc(x: float) -> float:
+    """Returns e^(x²)·erfc(x) for x ≥ 0: itself where both factors are moderate, else Laplace's
+    continued fraction.
+    """
+    if x < CONTINUED_FRACTION:
+        return math.exp(x**2) * math.erfc(x)
+    below = x
+    for step in range(CONTINUED_STEPS, 0, -1):
+        below = x + step / 2 / below
+    return 1 / (math.sqrt(math.pi) * below)
 
 
 def compute_miss(x: Any, deviation: Any) -> Floats:
-    """Returns P(|L + G| > x), L of Laplace's law with scale 1 and G normal, independent.
+    """Returns P(|L + G| > x), L of Laplace's law with scale 1 and G normal, independent."""
+    return _compute_miss_and_density(x, deviation)[0]
+
+
+def _compute_miss_and_density(x: Any, deviation: Any) -> tuple[Floats, Floats]:
+    """Returns P(|L + G| > x) and the density of |L + G| at x.
 
     P(L + G > x) = Φ̄(z) + ½·[e^(r²/2 − rz)·Φ(z − r) − e^(r²/2 + rz)·Φ̄(z + r)] for the deviation r
-    and z = x/r; e^(a²/2)·Φ̄(a) is written as one function, which does not overflow.
+    and z = x/r, and the density of L + G is half the sum of the two in brackets; e^(a²/2)·Φ̄(a) is
+    written as one function, which does not overflow.
     """
     from scipy.special import erfcx, ndtr
 
@@ -527,22 +692,26 @@ def compute_miss(x: Any, deviation: Any) -> Floats:
     outer = np.exp(np.minimum(r**2 / 2 - x, 0.0)) * ndtr(z - r)
     near = np.where(z < r, inner, outer)
     far = density * erfcx((r + z) / math.sqrt(2))
-    return np.asarray(2 * ndtr(-z) + near - far, dtype=np.float64)
+    return np.asarray(2 * ndtr(-z) + near - far, dtype=np.float64), np.asarray(near + far)
 
 
 def _find_half_widths(level: float, deviation: Floats) -> Floats:
-    """Returns x with P(|L + G| ≤ x) = level for each deviation, L of scale 1; by halving."""
+    """Returns x with P(|L + G| ≤ x) = level for each deviation, L of scale 1; by Newton's method.
+
+    A sum is no nearer to 0 than either part is (Anderson's inequality), which gives where to begin,
+    and P(|L + G| > x) is convex in x, so that no step goes past what is looked for.
+    """
     from scipy.special import ndtri
 
     tail = 1 - level
-    low = np.zeros_like(deviation)
-    high = -math.log(tail / 2) + deviation * float(-ndtri(tail / 4))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        misses = compute_miss(middle, deviation) > tail
-        low = np.where(misses, middle, low)
-        high = np.where(misses, high, middle)
-    return high
+    x = np.maximum(-math.log(tail), deviation * float(-ndtri(tail / 2)))
+    for _ in range(MOST_STEPS):
+        miss, density = _compute_miss_and_density(x, deviation)
+        step = (miss - tail) / density
+        x = x + step
+        if not (step > x * SMALLEST_STEP).any():
+            break
+    return np.asarray(x)
 
 
 @lru_cache(maxsize=256)
@@ -562,33 +731,30 @@ def calibrate_margin(level: float, laplace: float, scale: float) -> float:
     variance = c * np.geomspace(1e-3, 1e3, VARIANCES)
     known = np.geomspace(1e-6 * min(c, 1.0), 1e4 * c + 1, 400)
     widths = _find_half_widths(level, np.sqrt(known))
-
-    def misses_too_often(margin: float) -> bool:
-        told = np.maximum(variance[:, None] + noise + margin, 0.0)
-        reach = np.interp(told, known, widths)
-        deviation = np.sqrt(variance)[:, None] * np.ones_like(told)
-        often = compute_miss(reach, deviation).mean(axis=1)
-        return bool(often.max() > 1 - level)
-
     low = 0.0
     high = -c * math.log(1 - level)
     for _ in range(MARGIN_HALVINGS):
         middle = (low + high) / 2
-        if misses_too_often(middle):
+        told = np.maximum(variance[:, None] + noise + middle, 0.0)
+        reach = np.interp(told, known, widths)
+        often = compute_miss(reach, np.sqrt(variance)[:, None]).mean(axis=1)
+        missed = often > 1 - level
+        if missed.any():
             low = middle
+            variance = variance[missed]  # the others are not missed with a larger margin either
         else:
             high = middle
     return high * unit**2
 
 
-def find_rank_margin(level: float, candidates: int, scale: float, deviation: float) -> float:
+def find_rank_margin(level: float, odds: float, scale: float, deviation: float) -> float:
     """Returns how much rank a chosen interval must aim at on either side, so that it misses the
     population's quantile no more often than 1 − level.
 
-    Of these many candidates one is chosen whose rank on the worse side is below x with a
-    probability of at most candidates·e^(−(t − x)/scale) if t is aimed at; the sample's rank of the
-    quantile is off by a normal G. So it misses with a probability of at most E min(1,
-    candidates·e^(−(t − |G|)/scale)), which falls in t (docs/theory/quantile.md).
+    One is chosen whose rank on the worse side is below x with a probability of at most y/(1 + y),
+    y = odds·e^(−(t − x)/scale), if t is aimed at; the sample's rank of the quantile is off by a
+    normal G. So it misses with a probability of at most E y/(1 + y) at x = |G|, which falls in t
+    (docs/theory/quantile.md).
     """
     from scipy.special import ndtri
 
@@ -596,11 +762,11 @@ def find_rank_margin(level: float, candidates: int, scale: float, deviation: flo
     off = deviation * -ndtri(share / 2)
 
     def miss(aim: float) -> float:
-        worst = np.log(candidates) - (aim - off) / scale
-        return float(np.exp(np.minimum(worst, 0.0)).mean())
+        worst = np.log(odds) - (aim - off) / scale
+        return float((1 / (1 + np.exp(np.minimum(-worst, 700.0)))).mean())
 
     low = 0.0
-    high = deviation * 10 + scale * math.log(2 * candidates / (1 - level))
+    high = deviation * 10 + scale * math.log(2 * max(odds, 1.0) / (1 - level))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if miss(middle) > 1 - level:

@@ -33,24 +33,36 @@ import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.plan import Plan, describe_currency
+from sottovoce.plan import Plan, describe_baseline, describe_currency
 from sottovoce.schema import Subject
-from sottovoce.units import format_number, format_odds, round_to_error
+from sottovoce.units import (
+    format_count,
+    format_number,
+    format_odds,
+    name_one_unit,
+    round_to_error,
+)
 from sottovoce.wording import (
+    MOST_CELLS_TOLD,
+    TOO_FEW,
     add_unit,
     describe_columns,
     describe_prediction_error,
     describe_question,
     describe_score,
+    describe_table,
     describe_unit,
     has_quantiles,
+    is_table,
+    list_cell_answers,
     list_errors,
-    name_one_unit,
+    list_told,
     name_quantiles,
     warn_if_uninformative,
     write_error_sentence,
@@ -208,6 +220,17 @@ class Release:
     intervals: dict[str, Any] | None = None  # at one level, as Intervals.to_dict has them
     bought: dict[str, Any] | None = None  # what was released besides, for the interval
 
+    def __repr__(self) -> str:
+        """What was asked, of which table, and when; ``explain()`` tells the rest."""
+        made = ""
+        if self.date is not None:
+            made = f", made on {format_date(self.date)}"
+        return f"<Release of {describe_question(self)}{describe_table(self)}{made}>"
+
+    def _repr_html_(self) -> str:
+        """The view of a notebook: the release in words."""
+        return f'<pre style="white-space: pre-wrap">{escape(self.explain())}</pre>'
+
     @classmethod
     def of(
         cls,
@@ -263,6 +286,7 @@ class Release:
             The release.
         """
         columns = [subject.column, *(f["name"] for f in self._features())]
+        columns += self.parameters.get("columns", ())
         units = {name: unit for name, unit in subject.units.items() if name in columns}
         return replace(
             self, column=subject.column, table=subject.table, units=units or None, date=date
@@ -272,6 +296,45 @@ class Release:
     def subject(self) -> Subject:
         """What it is about."""
         return Subject(self.column, self.table, self.units or {})
+
+    @property
+    def parts(self) -> dict[str, Release]:
+        """Of a report: the answers by name, each as a release of its own; else nothing."""
+        if not isinstance(self.value, dict) or "answers" not in self.value:
+            return {}
+        return {name: self._read_part(told) for name, told in self.value["answers"].items()}
+
+    def to_part(self) -> dict[str, Any]:
+        """Return the release as public JSON inside a report, which has table and date.
+
+        Returns
+        -------
+        dict[str, Any]
+            Names and values; of the certificate, theorem, page and digest of the plan.
+        """
+        shared = ("certificate", "table", "date")
+        told = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in shared and (name not in OPTIONAL_FIELDS or value is not None)
+        }
+        paper = self.certificate
+        return told | {
+            "theorem": paper.theorem,
+            "page": paper.page,
+            "plan_digest": paper.plan_digest,
+        }
+
+    def _read_part(self, told: dict[str, Any]) -> Release:
+        """Returns one answer of a report as ``to_part`` wrote it."""
+        content = dict(told)
+        certificate = Certificate(
+            content.pop("theorem"),
+            content.pop("page"),
+            content.pop("plan_digest"),
+            self.certificate.library,
+        )
+        return Release(**content, certificate=certificate, table=self.table, date=self.date)
 
     def to_json(self) -> str:
         """Return the release as JSON, in one fixed order and spelling.
@@ -382,6 +445,8 @@ class Release:
             One paragraph.
         """
         nothing = filter(None, [warn_if_uninformative(self)])
+        if self.parts:
+            return "\n".join(self._explain_parts())
         return "\n".join(
             [
                 self._describe_answer(),
@@ -393,6 +458,29 @@ class Release:
                 self.reasons(),
             ]
         )
+
+    def _explain_parts(self) -> list[str]:
+        """The answers of a report in words, and what all of them together promise."""
+        told = [f"Answer: {describe_question(self)}.", self._describe_subject()]
+        for name, part in self.parts.items():
+            told += ["", f"{name}", *part.describe_alone()]
+        return [*told, "", *self.promise_in_words(), self.reasons()]
+
+    def describe_alone(self) -> list[str]:
+        """Return the answer, its error and its intervals in words, without the promise.
+
+        Returns
+        -------
+        list[str]
+            Sentences.
+        """
+        nothing = filter(None, [warn_if_uninformative(self)])
+        return [
+            self._describe_answer(),
+            write_error_sentence(self),
+            *write_interval_sentences(self),
+            *nothing,
+        ]
 
     def numbers(self) -> list[tuple[str, str]]:
         """Return the answers of a question about one column, rounded and with their unit.
@@ -475,6 +563,8 @@ class Release:
         ]
 
     def _describe_answer(self) -> str:
+        if is_table(self):
+            return self._describe_table()
         if isinstance(self.value, dict):
             return self._describe_model(self.value)
         told = self.numbers()
@@ -482,13 +572,51 @@ class Release:
         between = f"{format_number(low)} and {add_unit(format_number(high), self)}"
         found = f"{describe_question(self)} is {told[0][1]}"
         if len(told) > 1:
-            found = f"{describe_question(self)} are " + ", ".join(
-                f"{number} (the {name})" for name, number in told
-            )
+            some, more = list_told(told)
+            each = ", ".join(f"{number} (the {name})" for name, number in some)
+            found = f"{describe_question(self)} are {each}{more}"
         return (
             f"Answer: {found}. Values were taken as lying between {between}; anything beyond was "
             "clipped."
         )
+
+    def _describe_table(self) -> str:
+        """What is asked, and the cells with their intervals, as far as they are few."""
+        clipped = ""
+        if "bounds" in self.parameters:
+            low, high = self.parameters["bounds"]
+            clipped = (
+                f" Values were taken as lying between {format_number(low)} and "
+                f"{self._add_column_unit(format_number(high))}; anything beyond was clipped."
+            )
+        if not isinstance(self.value, dict):
+            return f"Answer: {describe_question(self)} is {self.numbers()[0][1]}.{clipped}"
+        few = self._count_cells_that_are_too_few()
+        cells = list_cell_answers(self, MOST_CELLS_TOLD, known=True)
+        told = [f"{name}: {words}" for name, words in cells]
+        more = self._count_cells() - few - len(told)
+        if more:
+            told.append(f"and {more:,} more")
+        if few:
+            told.append(f"{TOO_FEW}: {format_count(few, 'cell')}")
+        return f"Answer: {describe_question(self)}. {'; '.join(told)}.{clipped}"
+
+    def _count_cells_that_are_too_few(self) -> int:
+        if "columns" in self.parameters:
+            return sum(words == TOO_FEW for _, words in list_cell_answers(self))
+        several: Any = next(iter(self.value.values()))  # type: ignore[union-attr]
+        return sum(value is None for value in several)
+
+    def _count_cells(self) -> int:
+        """How many answers a table has: one a cell, or one an entry of a matrix."""
+        if "columns" in self.parameters:
+            return len(list_cell_answers(self))
+        several: Any = next(iter(self.value.values()))  # type: ignore[union-attr]
+        return len(several)
+
+    def _add_column_unit(self, number: str) -> str:
+        """A number of the column in the column's own unit, also where the answer is squared."""
+        return f"{number} {self.subject.units.get(self.column or '', '')}".rstrip()
 
     def _describe_subject(self) -> str:
         if self.table is None:
@@ -538,6 +666,11 @@ class Release:
                 " Rows far from the middle of the bounds were pulled towards it in the fit, and "
                 "the functions hold for all rows within the bounds."
             )
+            if rows.get("whole"):
+                pulled = (
+                    " Rows far from the middle of the bounds counted less in the fit, and the "
+                    "functions hold for all rows within the bounds."
+                )
         return (
             f"Answer: a classifier{of} ({classes}). {'. '.join(told)}. Features beyond their "
             f"bounds were clipped.{pulled}"
@@ -551,6 +684,9 @@ class Release:
         list[str]
             A sentence a line; then how many are at which ε.
         """
+        return [*describe_baseline(self.parameters), *self._write_promise()]
+
+    def _write_promise(self) -> list[str]:
         promise = self.guarantee
         if "epsilon" not in promise:
             return self._promise_in_rho()
@@ -584,7 +720,9 @@ class Release:
         return [
             "Promise: zero-concentrated differential privacy (ρ of zCDP, neighbours by "
             f"{promise['neighbours']}) of each {promise['unit']}, {promise['people']:,} in all, "
-            f"with ρ from {rho['least']:g} to {rho['most']:g}."
+            f"{_describe_range(rho, 'ρ')}.",
+            "What it means: whatever somebody already knows, and for every δ, the loss is at most "
+            "ρ + 2·√(ρ·ln(1/δ)) but for a probability of δ.",
         ]
 
     def reasons(self) -> str:
@@ -688,14 +826,14 @@ def _describe_delta(promise: dict[str, Any]) -> str:
     return ""
 
 
-def _describe_range(epsilon: dict[str, Any]) -> str:
-    if epsilon["least"] == epsilon["most"]:
-        return f"each with ε = {epsilon['least']:g}"
-    return f"each with an ε of their own, from {epsilon['least']:g} to {epsilon['most']:g}"
+def _describe_range(amounts: dict[str, Any], sign: str = "ε") -> str:
+    if amounts["least"] == amounts["most"]:
+        return f"each with {sign} = {amounts['least']:g}"
+    own = {"ε": "an ε", "ρ": "a ρ"}[sign]
+    return f"each with {own} of their own, from {amounts['least']:g} to {amounts['most']:g}"
 
 
 def _describe_line(entry: dict[str, float], unit: str) -> str:
     if "people" in entry:
-        names = {"row": ("row", "rows"), "person": ("person", "people")}[unit]
-        return f"  {entry['people']:,} {names[entry['people'] != 1]} at ε = {entry['epsilon']:g}"
+        return f"  {format_count(int(entry['people']), unit)} at ε = {entry['epsilon']:g}"
     return f"  {entry['share_at_or_below']:.0%} at ε = {entry['epsilon']:g} or less"

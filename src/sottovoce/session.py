@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from sottovoce.budgets import (
     BudgetLike,
     Budgets,
     SupportsByPerson,
+    SupportsSale,
+    nobody_sells_error,
     read_amounts_by_person,
     series_to_mapping,
     split_people_and_amounts,
@@ -50,6 +52,9 @@ from sottovoce.errors import (
 from sottovoce.estimator import (
     Estimator,
     get_budgets,
+    plan_budgets,
+    plan_dataset,
+    read_public,
     read_source,
     release_unbooked,
 )
@@ -59,6 +64,8 @@ from sottovoce.ledger import (
     Amounts,
     Ledger,
     Line,
+    Reservation,
+    Sale,
     round_down_amounts,
     round_up_amounts,
     to_amount,
@@ -68,6 +75,15 @@ from sottovoce.ledgers.keyfile import check_release, unsigned_release_error
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import set_table_name
+
+
+@runtime_checkable
+class SupportsToSale(Protocol):
+    """What can be recorded as a sale: the allocation of a market."""
+
+    def to_sale(self) -> Sale:
+        """Return what each has sold, for how many coins."""
+
 
 #: What a question can do.
 STEPS = ("get_params", "validate", "read_arrays", "read_table", "plan_for", "release_under")
@@ -121,6 +137,10 @@ class Session:
         self.engine = engine
         self.short = short
         self.ledger: Ledger = open_ledger(ledger, keys)
+
+    def __repr__(self) -> str:
+        """What happens to people who are short of budget; no address, which may hold a password."""
+        return f"<Session short={self.short!r}>"
 
     def grant(
         self,
@@ -177,6 +197,48 @@ class Session:
                 for account, granted in both
             ]
         )
+
+    def record_sale(
+        self, sale: SupportsToSale | Sale, *, key: str | None = None, money: str = ""
+    ) -> Reservation:
+        """Add what people have sold to what they allow, and write down what they were paid.
+
+        Unlike a grant it is an addition, in the account of what was sold: a second sale adds to the
+        first. A key stands for one sale for ever, so that the same sale is never added twice.
+
+        Parameters
+        ----------
+        sale :
+            A market's allocation, with its payments, or a Sale.
+        key : str, optional
+            What the sale is called in statements; if not given, a name that follows from it.
+        money : str
+            What the money is called, such as EUR.
+
+        Returns
+        -------
+        Reservation
+            The entry; ``fresh`` is False where the sale was in the books already.
+
+        Raises
+        ------
+        InvalidInput
+            An amount, a payment or a name cannot be used.
+        KeyReused
+            Another sale is in the books under the key.
+        """
+        if not isinstance(sale, Sale):
+            if not isinstance(sale, SupportsToSale):
+                raise InvalidParameter(
+                    "This is no sale.",
+                    "A sale says what each has sold, and what they were paid.",
+                    "Pass the allocation of a market, with payments.",
+                    parameter="sale",
+                )
+            sale = sale.to_sale()
+        if money:
+            sale = replace(sale, money=money)
+        return self.ledger.sell(sale, key)
 
     def charge(
         self, amounts: Mapping[Any, float], key: str, account: str = DEFAULT_ACCOUNT
@@ -291,6 +353,7 @@ class Session:
         key: str,
         epsilon: BudgetLike | None = None,
         name: str | None = None,
+        unknown: str = "refuse",
     ) -> Release:
         """Answer a question about a table, and charge its people.
 
@@ -308,10 +371,13 @@ class Session:
         key : str
             What the release is remembered by: the same key returns the same bytes.
         epsilon :
-            What this release may cost each, as a number or by person; all that each has left if not
-            given.
+            What this release may cost each, as a number, by person, or as the allocation of a
+            market; all that each has left if not given.
         name : str, optional
             What the table is called in the release.
+        unknown : str
+            Where all that each has left is spent: whether people without an account are refused
+            ("refuse") or left out ("leave out").
 
         Returns
         -------
@@ -329,12 +395,17 @@ class Session:
         ReleaseFailed
             Reading the rows failed; what was charged stays charged.
         """
-        _refuse_no_question(question)
+        question = _to_question(question)
+        _refuse_unknown_word(unknown)
         prices = series_to_mapping(epsilon)
-        if prices is not None:
+        sold = None
+        if isinstance(epsilon, SupportsSale):
+            sold = epsilon.sold
+            epsilon = _list_sold(epsilon)
+        elif prices is not None:
             epsilon = prices
         if is_read_by_names(find_schema(question), X, y, epsilon, groups):
-            return self._release_by_names(question, X, y, groups, key, epsilon, name)
+            return self._release_by_names(question, X, y, groups, key, epsilon, name, sold, unknown)
         source = DataSource.of_columns(question, X, y, AMPLE_UNITS, groups)
         if source.owners is None:
             raise _nobody()
@@ -364,11 +435,17 @@ class Session:
         def arranged(granted: units.Units) -> Dataset:
             wanted = dict(zip(people.tolist(), units.to_epsilon(granted).tolist(), strict=True))
             budgets = Budgets.of(wanted, groups, zero=LEAVE_OUT)
+            budgets = replace(budgets, sold=sold)
             dataset = read_source(question, replace(source, epsilon=budgets, owners=None))
             return replace(dataset, subject=set_table_name(dataset.subject, name))
 
         if asked is None:
-            asked = get_remaining(self.ledger, question, names, arranged)
+            asked = get_remaining(
+                self.ledger,
+                names,
+                lambda granted: plan_dataset(question, arranged(granted)),
+                unknown == LEAVE_OUT,
+            )
         return booking.reserve_and_release(
             self.ledger, self.short, question, key, request, names, asked, arranged
         )
@@ -381,6 +458,7 @@ class Session:
         key: str,
         agreed: str | None = None,
         on_commit: Callable[[], None] | None = None,
+        spend_left: str | None = None,
     ) -> Release:
         """Answer a question about rows wherever they live.
 
@@ -401,6 +479,9 @@ class Session:
             The digest of a plan: nobody is charged for another.
         on_commit : Callable, optional
             Is called right before people are charged; if it raises, nobody is.
+        spend_left : str, optional
+            Whether all that each has left may be spent, instead of the budgets: "leave-out" (of the
+            release, who has no account) or "refuse" (it, if somebody has none).
 
         Returns
         -------
@@ -417,9 +498,19 @@ class Session:
             The plan is not the one that was agreed to.
         """
         dataset = replace(rows, budgets=budgets)
-        asked = budgets.by_person(budgets.kinds.epsilon)
+        asked = None
+        if spend_left is None:
+            asked = budgets.by_person(budgets.kinds.epsilon)
         return release_rows(
-            self.ledger, self.short, question, dataset, key, asked, agreed, on_commit
+            self.ledger,
+            self.short,
+            question,
+            dataset,
+            key,
+            asked,
+            agreed,
+            on_commit,
+            spend_left or "refuse",
         )
 
     def _release_by_names(
@@ -431,6 +522,8 @@ class Session:
         key: str,
         epsilon: Any,
         name: str | None,
+        sold: tuple[str, str] | None = None,
+        unknown: str = "refuse",
     ) -> Release:
         """Answers a question about a table by the names of its columns."""
         by_person = epsilon is None or isinstance(epsilon, Mapping)
@@ -443,16 +536,27 @@ class Session:
         budgets = get_budgets(dataset)
         if budgets.people is None:
             raise _nobody()
-        dataset = replace(dataset, subject=set_table_name(dataset.subject, name))
+        dataset = replace(
+            dataset,
+            subject=set_table_name(dataset.subject, name),
+            budgets=replace(budgets, sold=sold),
+        )
         if not by_person:
             return self.release_rows(question, budgets, dataset, key)
         if epsilon is None:
             asked = None
         else:
             asked = _round_prices(epsilon, budgets.names())
-        return release_rows(self.ledger, self.short, question, dataset, key, asked)
+        left = "leave-out" if unknown == LEAVE_OUT else "refuse"
+        return release_rows(self.ledger, self.short, question, dataset, key, asked, spend_left=left)
 
-    def plan_rows(self, question: Estimator, budgets: Budgets) -> Plan:
+    def plan_rows(
+        self,
+        question: Estimator,
+        budgets: Budgets,
+        spend_left: str | None = None,
+        public: Dataset | None = None,
+    ) -> Plan:
         """Return the plan of such a release as it would be made now; no row is read.
 
         Parameters
@@ -461,6 +565,10 @@ class Session:
             An estimator.
         budgets : Budgets
             Who allows how much for this release.
+        spend_left : str, optional
+            As in ``release_rows``.
+        public : Dataset, optional
+            Public features, where the question's plan needs them.
 
         Returns
         -------
@@ -472,7 +580,7 @@ class Session:
         BudgetExceeded
             Nobody can afford it.
         """
-        return plan_rows(self.ledger, self.short, question, budgets)
+        return plan_rows(self.ledger, self.short, question, budgets, spend_left, public)
 
     def verify(self, *releases: Release) -> None:
         """Check that the books add up, and that releases are in them.
@@ -548,11 +656,15 @@ def plan_from_table(
     With a ``session`` it is the plan of a release as it would be made now, from what people have
     left; ``watch`` is told how many rows were read.
     """
-    budgets, _ = source.read_budgets(watch)
-    if session is None:
-        plan = estimator.plan_for(budgets)
+    public = read_public(estimator, source)
+    if public is None:
+        budgets, _ = source.read_budgets(watch)
     else:
-        plan = session.plan_rows(estimator, budgets)
+        budgets = get_budgets(public)
+    if session is None:
+        plan = plan_budgets(estimator, budgets, public)
+    else:
+        plan = session.plan_rows(estimator, budgets, source.spend_left, public)
     return replace(plan, subject=source.subject)
 
 
@@ -574,7 +686,9 @@ def release_from_table(
     if session is None:
         return release_unbooked(source, estimator, watch)
     dataset = read_source(estimator, source, watch)
-    return session.release_rows(estimator, get_budgets(dataset), dataset, key, agreed, on_commit)
+    return session.release_rows(
+        estimator, get_budgets(dataset), dataset, key, agreed, on_commit, source.spend_left
+    )
 
 
 def _refuse_unsold(budgets: Any, currency: Any, neighbours: Any) -> None:
@@ -633,16 +747,43 @@ def _round_prices(epsilon: Any, people: Sequence[Any]) -> units.Units:
     return np.full(len(people), int(units.round_down(epsilon)))
 
 
+def _list_sold(sale: SupportsSale) -> dict[Any, float]:
+    """Returns ε by seller; refuses a sale of nothing."""
+    sold: dict[Any, float] = sale.by_person()
+    if not any(sold.values()):
+        raise nobody_sells_error()
+    return sold
+
+
+def _to_question(question: Any) -> Estimator:
+    """Returns a question, or a baseline around one in the steps of a question; refuses others."""
+    if hasattr(question, "to_question") and not isinstance(question, type):
+        question = question.to_question()
+    _refuse_no_question(question)
+    asked: Estimator = question
+    return asked
+
+
 def _refuse_no_question(question: Any) -> None:
     if isinstance(question, type) or not all(
         callable(getattr(question, step, None)) for step in STEPS
     ):
         raise InvalidParameter(
             "This is no question that a session can ask.",
-            "It plans from budgets and answers once it is paid for; baselines and other "
-            "estimators do not.",
+            "It plans from budgets and answers once it is paid for; baselines that pick rows, and "
+            "other estimators, do not.",
             "Pass one of sottovoce's own estimators, such as sv.Mean(bounds=(0, 1)).",
             parameter="question",
+        )
+
+
+def _refuse_unknown_word(unknown: Any) -> None:
+    if not (isinstance(unknown, str) and unknown in ("refuse", LEAVE_OUT)):
+        raise InvalidParameter(
+            "unknown is neither 'refuse' nor 'leave out'.",
+            "",
+            "Choose one of the two.",
+            parameter="unknown",
         )
 
 

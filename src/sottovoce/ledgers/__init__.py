@@ -12,7 +12,6 @@ from typing import Any
 
 from sottovoce.errors import UnsupportedLedger
 from sottovoce.ledger import Ledger
-from sottovoce.ledgers.sqlite import open_sqlite
 from sottovoce.moved import OLD_PATHS as _OLD_PATHS
 
 __path__.append(_OLD_PATHS)
@@ -30,6 +29,9 @@ def open_ledger(
     ``keys`` is the folder of the key and the heads for PostgreSQL. New books are begun where there
     is nothing yet; if ``begin``, in an empty file too; if it is False, nowhere.
     """
+    # A plan needs the signature of releases, which is in this package, and no books.
+    from sottovoce.ledgers.sqlite import open_sqlite
+
     if ledger is None:
         return open_sqlite(None)
     if not isinstance(ledger, str | Path):

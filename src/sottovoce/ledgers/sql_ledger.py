@@ -26,6 +26,7 @@ from sottovoce import ledger
 from sottovoce.arrays import refuse_nameless
 from sottovoce.errors import (
     DuplicatePeople,
+    InvalidBudget,
     InvalidParameter,
     KeyReused,
     LedgerSealed,
@@ -36,15 +37,16 @@ from sottovoce.errors import (
 from sottovoce.ledger import (
     ACCOUNTS,
     DEFAULT_ACCOUNT,
+    PAYMENT_CODE,
     AllBalances,
     Amounts,
     Entry,
     Line,
     Reservation,
+    Sale,
     get_account_code,
     refuse_long_key,
     refuse_unwritable,
-    to_amount,
 )
 from sottovoce.ledgers import hash_chain, keyfile, sql_reading
 from sottovoce.ledgers.hash_chain import NO_DIGEST, Lines
@@ -56,7 +58,9 @@ from sottovoce.units import Units
 Result = TypeVar("Result")
 
 #: What an entry can be.
-ENTRY_KINDS = ("open", "grant", "reserve", "charge", "publish", "unseal", "upgrade")
+ENTRY_KINDS = ("open", "grant", "sale", "reserve", "charge", "publish", "unseal", "upgrade")
+#: Digits of what a sale without a key is called by.
+SALE_DIGITS = 16
 #: Why books are sealed.
 OLDER = "something was released that is not in it. It may be an older copy."
 DAMAGED = (
@@ -191,6 +195,40 @@ class SqlLedger:
             entry = self._write_entry(work)
         self._record_head(entry.number, entry.digest)
 
+    def sell(self, sale: Sale, key: str | None = None) -> Reservation:
+        """Add what people have sold to what they allow, and write down what they were paid.
+
+        A sale has a key: the same key again changes nothing, and another sale under it is refused.
+        Without one, the key follows from the sale, so that the same file is not added twice.
+        """
+        lines = self._pack_sale(sale)
+        root = hash_chain.compute_root(hash_chain.hash_lines(lines))
+        name = f"sale {root.hex()[:SALE_DIGITS]}" if key is None else key
+        refuse_unwritable(name)
+        refuse_long_key(name)
+
+        def work(transaction: Transaction, last: tuple[int, bytes]) -> Reservation:
+            known = self._find_sale(transaction, name, sale.terms, root)
+            if known is not None:
+                return known
+            transaction.stage(lines)
+            transaction.count(sql_reading.SELL_SQL)
+            if transaction.run(sql_reading.COUNT_BEYOND)[0][0]:
+                raise InvalidBudget(
+                    "What somebody has sold in all is too large.",
+                    "An account holds an ε of at most a million.",
+                    "Check the amounts; nothing was written.",
+                    parameter="amounts",
+                )
+            entry = self._append(transaction, last, "sale", name, sale.terms, root, lines)
+            head = entry.digest.hex()
+            return Reservation(name, sale.terms, "published", entry.number, head, fresh=True)
+
+        made = self._write_entry(work)
+        if made.fresh:
+            self._record_head(made.number, bytes.fromhex(made.head))
+        return made
+
     def balances(self, people: Sequence[Any], account: str = DEFAULT_ACCOUNT) -> Units:
         """Returns what each has left; raises if somebody has no such account."""
         code = get_account_code(account)
@@ -311,18 +349,7 @@ class SqlLedger:
         )
         if not found:
             raise sql_reading.no_account_error()
-        return [
-            Line(
-                number,
-                at,
-                what,
-                key,
-                ACCOUNTS[code],
-                to_amount(ACCOUNTS[code], amount),
-                sql_reading.describe_state(what, published),
-            )
-            for number, at, what, key, code, amount, published in found
-        ]
+        return sql_reading.make_history(found)
 
     def entries(self) -> Iterator[Entry]:
         """Return all entries in order."""
@@ -561,6 +588,40 @@ class SqlLedger:
                 parameter="people",
             )
         return lines
+
+    def _pack_sale(self, sale: Sale) -> Lines:
+        """Returns two lines for everybody who sells: what, and for how many coins."""
+        sells = np.flatnonzero(np.asarray(sale.amounts.units) > 0)
+        if not len(sells):
+            raise InvalidParameter(
+                "Nobody sells anything.",
+                "A sale adds ε above 0 to somebody's account.",
+                "Check the column of amounts.",
+                parameter="amounts",
+            )
+        people = [sale.amounts.people[place] for place in sells.tolist()]
+        sold = self._pack_lines([Amounts(people, sale.amounts.units[sells], sale.amounts.account)])
+        paid = hash_chain.pack_lines(
+            self._beside.digests(people), PAYMENT_CODE, np.asarray(sale.coins)[sells]
+        )
+        return hash_chain.sort_lines([sold, paid])
+
+    def _find_sale(
+        self, transaction: Transaction, key: str, terms: str, root: bytes
+    ) -> Reservation | None:
+        """Returns the sale under a key, if it is this one; refuses another."""
+        found = sql_reading.read_sale(transaction, key)
+        if found is None:
+            return None
+        self._refuse_forged(transaction, found)
+        if (found.request, found.root) != (terms, root):
+            raise KeyReused(
+                "Another sale is in the ledger under this key.",
+                "One key, one sale, for ever.",
+                "Choose a new key; nothing was added.",
+                parameter="key",
+            )
+        return Reservation(key, terms, "published", found.number, found.digest.hex())
 
     def _record_head(self, number: int, digest: bytes) -> None:
         """Write a head down, here and with every witness.

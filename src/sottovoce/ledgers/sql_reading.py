@@ -4,7 +4,7 @@ become newer ones.
 
     accounts   what each person allows and has spent; spent ≤ cap is a CHECK, and cap = max(granted,
                spent)
-    entries    the chain: grants, reservations, publications, charges from outside
+    entries    the chain: grants, sales, reservations, publications, charges from outside
     lines      what an entry did to whom
     releases   published bytes
     signatures of entries, since books are signed (signing.py)
@@ -26,6 +26,7 @@ was in force when it was made. What was spent outside is a fact, and may exceed 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain as chained
 from typing import Any, NamedTuple, Protocol
 
@@ -38,7 +39,19 @@ from sottovoce.errors import (
     UnknownPeople,
     UnsupportedLedger,
 )
-from sottovoce.ledger import ACCOUNTS, AllBalances, Entry, Reservation, State, refuse_unwritable
+from sottovoce.ledger import (
+    ACCOUNTS,
+    MAX_UNITS,
+    PAYMENT_CODE,
+    AllBalances,
+    Entry,
+    Line,
+    Reservation,
+    State,
+    read_sale_terms,
+    refuse_unwritable,
+    to_amount,
+)
 from sottovoce.ledgers import hash_chain
 from sottovoce.ledgers.hash_chain import PERSON_BYTES, Lines
 from sottovoce.units import Units
@@ -65,8 +78,10 @@ request TEXT NOT NULL,
 _SIGNED = (
     "CREATE TABLE signatures (number INTEGER NOT NULL PRIMARY KEY, signature BLOB NOT NULL)",
 )
+#: Versions that do not know sales refuse books of this one, instead of misreading them.
+_SALES = ("CREATE UNIQUE INDEX one_sale ON entries (key) WHERE what = 'sale'",)
 #: One step for each version. Never changed once it is out: books that were written under it exist.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SIGNED)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SIGNED, _SALES)
 
 GRANT_SQL = """
     INSERT INTO accounts (person, account, granted, cap, spent)
@@ -74,6 +89,14 @@ GRANT_SQL = """
     ON CONFLICT (person, account) DO UPDATE SET granted = excluded.granted,
     cap = CASE WHEN excluded.granted > accounts.spent
     THEN excluded.granted ELSE accounts.spent END"""
+#: What was sold is added to what people allow; what was paid for it is no account.
+SELL_SQL = f"""
+    INSERT INTO accounts (person, account, granted, cap, spent)
+    SELECT person, account, amount, amount, 0 FROM staged WHERE account < {PAYMENT_CODE}
+    ON CONFLICT (person, account) DO UPDATE SET granted = accounts.granted + excluded.granted,
+    cap = CASE WHEN accounts.granted + excluded.granted > accounts.spent
+    THEN accounts.granted + excluded.granted ELSE accounts.spent END"""
+COUNT_BEYOND = f"SELECT COUNT(*) FROM accounts WHERE granted > {MAX_UNITS}"
 #: One statement for everybody; whoever has not enough left is not updated, and is missed in the
 #: count.
 CHARGE_SQL = """
@@ -179,8 +202,8 @@ SELECT_ENTRY = "SELECT number, what, key, request, at, lines, root, digest FROM 
 #: What its cells are, unless a byte of the file was changed.
 ENTRY_TYPES = (int, str, str, str, str, int, bytes, bytes)
 SELECT_HISTORY = """
-    SELECT entries.number, entries.at, entries.what, entries.key, lines.account, lines.amount,
-    (SELECT later.number FROM entries AS later
+    SELECT entries.number, entries.at, entries.what, entries.key, entries.request,
+    lines.account, lines.amount, (SELECT later.number FROM entries AS later
     WHERE later.key = entries.key AND later.what = 'publish')
     FROM entries JOIN lines ON lines.number = entries.number AND lines.person = ?
     ORDER BY entries.number, lines.account"""
@@ -274,6 +297,14 @@ def find_upgrade(transaction: Transaction, public: bytes) -> int | None:
     return None
 
 
+def read_sale(transaction: Transaction, key: str) -> Entry | None:
+    """Return the entry of the sale with this key, if there is one."""
+    found = transaction.run(SELECT_ENTRY + " WHERE key = ? AND what = 'sale'", key)
+    if found:
+        return _make_entry(found[0])
+    return None
+
+
 class KeyRecord(NamedTuple):
     """What is known about a key, and the entries that say so."""
 
@@ -324,9 +355,10 @@ def read_lines(transaction: Transaction, number: int) -> Lines:
     lines = np.zeros(len(found), dtype=hash_chain.PACKED)
     if found:
         people, accounts, amounts = zip(*found, strict=True)
-        if set(map(len, people)) != {hash_chain.PERSON_BYTES} or not set(accounts) <= set(
-            range(len(ACCOUNTS))
-        ):
+        if set(map(len, people)) != {hash_chain.PERSON_BYTES} or not set(accounts) <= {
+            *range(len(ACCOUNTS)),
+            PAYMENT_CODE,
+        }:
             raise broken_ledger_error()  # packed they would look like other lines
         lines["person"] = np.frombuffer(b"".join(people), dtype=np.uint8).reshape(
             -1, hash_chain.PERSON_BYTES
@@ -343,6 +375,8 @@ def matches_root(transaction: Transaction, entry: Entry, lines: Lines) -> bool:
     """
     if len(lines) != entry.lines or (len(lines) and entry.what not in WITH_LINES):
         return False
+    if entry.what != SALE and np.any(lines["account"] == PAYMENT_CODE):
+        return False  # only a sale pays
     if entry.what == "publish":
         stored = transaction.run(SELECT_RELEASE, entry.key)
         return bool(stored) and hash_chain.digest_text(stored[0][0]) == entry.root
@@ -393,7 +427,26 @@ def describe_state(what: str, published: int | None) -> str:
         if published is None:
             return "reserved, never published"
         return "published"
-    return {"grant": "granted", "charge": "outside"}.get(what, what)
+    return {"grant": "granted", "sale": "sold", "charge": "outside"}.get(what, what)
+
+
+def make_history(rows: Sequence[tuple[Any, ...]]) -> list[Line]:
+    """Returns what entries did to one person, from rows (number, at, what, key, request, account,
+    amount, number of the publication); what a sale paid stands with what was sold.
+    """
+    paid = {number: amount for number, *_, code, amount, _ in rows if code == PAYMENT_CODE}
+    lines = []
+    for number, at, what, key, request, code, amount, published in rows:
+        if code == PAYMENT_CODE:
+            continue
+        account = ACCOUNTS[code]
+        state = describe_state(what, published)
+        line = Line(number, at, what, key, account, to_amount(account, amount), state)
+        if what == SALE:
+            coin, money = read_sale_terms(request)
+            line = replace(line, paid=paid.get(number, 0) * coin, money=money)
+        lines.append(line)
+    return lines
 
 
 def refused_charge_error(transaction: Transaction) -> UnknownPeople | BudgetExceeded:
@@ -473,7 +526,8 @@ def emptied_ledger_error() -> LedgerBroken:
 GRANT = "grant"
 RESERVE = "reserve"
 CHARGE = "charge"
-WITH_LINES = (GRANT, RESERVE, CHARGE)
+SALE = "sale"
+WITH_LINES = (GRANT, RESERVE, CHARGE, SALE)
 
 
 class Accounts(NamedTuple):
@@ -494,13 +548,16 @@ class Accounts(NamedTuple):
 
 def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
     """Return the accounts to which these entries (what, lines) lead, or None if a reservation
-    exceeded its grant.
+    exceeded its grant. A grant is a total, and sales after it add to it.
     """
     sizes = [len(lines) for _, lines in entries]
     lines = np.concatenate(
         [np.zeros(0, dtype=hash_chain.PACKED), *(lines for _, lines in entries)]
     ).astype(hash_chain.PACKED)
     kinds = np.repeat([WITH_LINES.index(what) for what, _ in entries], sizes).astype(np.int8)
+    accounted = lines["account"] != PAYMENT_CODE
+    lines = lines[accounted]
+    kinds = kinds[accounted]
     people = pair_digests(lines["person"])
     order = np.lexsort((np.arange(len(lines)), lines["account"], people[:, 1], people[:, 0]))
     people = people[order]
@@ -512,15 +569,13 @@ def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
     firsts = np.flatnonzero(begins)
     first = firsts[np.cumsum(begins) - 1]
 
-    charged = np.where(kind == WITH_LINES.index(GRANT), 0, amount)
-    total = np.cumsum(
-        charged
-    )  # beyond 2⁶³ it begins anew, and the differences are right all the same
-    spent = total - (total - charged)[first]
-    newest = np.maximum.accumulate(
-        np.where(kind == WITH_LINES.index(GRANT), np.arange(len(order)), -1)
-    )
-    granted = np.where(newest >= first, amount[np.maximum(newest, 0)], 0)
+    is_grant = kind == WITH_LINES.index(GRANT)
+    is_sale = kind == WITH_LINES.index(SALE)
+    spent = _sum_since(first, np.where(is_grant | is_sale, 0, amount))
+    sold = _sum_since(first, np.where(is_sale, amount, 0))
+    newest = np.maximum.accumulate(np.where(is_grant, np.arange(len(order)), -1))
+    after = np.maximum(newest, 0)
+    granted = np.where(newest >= first, amount[after] + sold - sold[after], sold)
     if np.any((kind == WITH_LINES.index(RESERVE)) & (spent > granted)):
         return None
     if len(order):
@@ -534,6 +589,14 @@ def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
         np.maximum(granted, spent)[lasts],
         spent[lasts],
     )
+
+
+def _sum_since(first: Any, amounts: Any) -> Any:
+    """Returns the sums of amounts from the first of each account on."""
+    total = np.cumsum(
+        amounts
+    )  # beyond 2⁶³ it begins anew, and the differences are right all the same
+    return total - (total - amounts)[first]
 
 
 def pair_digests(people: Any) -> Any:

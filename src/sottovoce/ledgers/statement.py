@@ -18,14 +18,14 @@ from typing import Any
 
 from sottovoce import __version__
 from sottovoce.errors import LedgerBroken
-from sottovoce.ledger import ACCOUNTS, Entry, Line, get_units_per_one, to_amount
+from sottovoce.ledger import ACCOUNTS, Entry, Line, get_units_per_one
 from sottovoce.ledgers import hash_chain, keyfile
 from sottovoce.ledgers.sql_ledger import SqlLedger
-from sottovoce.ledgers.sql_reading import describe_state
+from sottovoce.ledgers.sql_reading import make_history
 
 FORMAT = "sottovoce.statement/1"
 #: Entries whose root is that of a tree over people's lines.
-WITH_LINES = ("grant", "reserve", "charge")
+WITH_LINES = ("grant", "sale", "reserve", "charge")
 #: Where a packed line has its account and its amount (hash_chain.py).
 AT_ACCOUNT = 1 + hash_chain.PERSON_BYTES
 AT_AMOUNT = 2 + hash_chain.PERSON_BYTES
@@ -85,13 +85,17 @@ class AccountBalance:
 
 
 def sum_accounts(lines: Iterable[Line]) -> list[AccountBalance]:
-    """Return the accounts that these lines add up to: the last grant counts, and every charge."""
+    """Return the accounts that these lines add up to: the last grant counts, what was sold since,
+    and every charge.
+    """
     found: dict[str, AccountBalance] = {}
     for line in lines:
         before = found.get(line.account, AccountBalance(line.account))
         units = round(line.amount * before.units_per_one)
         if line.what == "grant":
             granted, spent = (units, before.spent)
+        elif line.what == "sale":
+            granted, spent = (before.granted + units, before.spent)
         else:
             granted, spent = (before.granted, before.spent + units)
         found[line.account] = AccountBalance(line.account, granted, spent)
@@ -107,9 +111,9 @@ class ProvedLine:
     steps: tuple[hash_chain.ProofStep, ...]
 
     @property
-    def account(self) -> str:
-        """Which of the person's accounts the line is about."""
-        return ACCOUNTS[self.packed[AT_ACCOUNT]]
+    def code(self) -> int:
+        """The number of the account that the line is about, or that of a payment."""
+        return self.packed[AT_ACCOUNT]
 
     @property
     def amount(self) -> int:
@@ -162,9 +166,12 @@ class Statement:
     def lines(self) -> list[Line]:
         """Return what is to be proved, line by line."""
         published = {entry.key: entry.number for entry in self.entries if entry.what == "publish"}
-        return [
-            _make_line(proved, self.entries[proved.number], published) for proved in self.proved
-        ]
+        rows = []
+        for proved in self.proved:
+            entry = self.entries[proved.number]
+            told = (entry.number, entry.at, entry.what, entry.key, entry.request)
+            rows.append((*told, proved.code, proved.amount, published.get(entry.key)))
+        return make_history(rows)
 
     def refuse_unproved(self) -> None:
         """Raise unless entries follow from one another, and lines about one person belong to them,
@@ -289,12 +296,6 @@ class Statement:
             bytes.fromhex(content.get("key", "")).hex(),
             bytes.fromhex(content.get("signature", "")).hex(),
         )
-
-
-def _make_line(proved: ProvedLine, entry: Entry, published: dict[str, int]) -> Line:
-    amount = to_amount(proved.account, proved.amount)
-    state = describe_state(entry.what, published.get(entry.key))
-    return Line(entry.number, entry.at, entry.what, entry.key, proved.account, amount, state)
 
 
 def _dump_list(many: Sequence[Any]) -> str:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from html import escape
 from pathlib import Path
 from string import Template
@@ -40,6 +41,8 @@ SCRIPT = '<script type="application/json" id="proof">'
 READ_AT = 1e-6
 #: Digits of a sum over all accounts; it is rounded up.
 DIGITS = Context(prec=4, rounding=ROUND_CEILING)
+#: More digits than any amount of money has.
+MONEY_DIGITS = Context(prec=100)
 #: Above this ε a factor is not worth writing out; below, it is rounded up to a thousandth.
 NO_PROTECTION = 20.0
 #: How amounts of these kinds are counted in the sum, by a part of their account's name.
@@ -98,6 +101,7 @@ def _collect_parts(statement: Statement, odds: str = ODDS) -> dict[str, str]:
         ),
         "picture": draw_accounts(held),
         "meaning": "\n".join(f"<p>{escape(sentence)}</p>" for sentence in explain_odds(held)),
+        "sales": _write_sales(lines),
         "lines": make_table(
             ["entry", "what was written", "amount"],
             [make_line_cells(line, odds) for line in lines],
@@ -107,6 +111,14 @@ def _collect_parts(statement: Statement, odds: str = ODDS) -> dict[str, str]:
         "made_by": escape(statement.made_by),
         "proof": f"{SCRIPT}\n{statement.to_json()}</script>",
     }
+
+
+def _write_sales(lines: Sequence[Line]) -> str:
+    """Return the part of the page about sales; nothing where nothing was sold."""
+    told = "".join(f"\n<p>{escape(sentence)}</p>" for sentence in explain_sales(lines))
+    if told:
+        return f"<h2>What was sold</h2>{told}\n"
+    return ""
 
 
 def _explain_signature(statement: Statement, who: str) -> str:
@@ -281,6 +293,7 @@ def make_line_cells(line: Line, odds: str = ODDS) -> list[str]:
     """Returns what an entry did to the person as a line of a table: number, words, amount."""
     told = {
         "granted": "allowed in all",
+        "sold": f"sold for {format_payment(line)}, “{line.key}”: added to what is allowed",
         "published": f"the release “{line.key}”, published",
         "reserved, never "
         "published": f"the release “{line.key}”, begun and never published; it stays spent",
@@ -299,6 +312,64 @@ def make_line_cells(line: Line, odds: str = ODDS) -> list[str]:
         f"{_format_time(line.at)}: {told} ({account.description}{by})",
         amount,
     ]
+
+
+def format_payment(line: Line) -> str:
+    """Returns what was paid for a sale, exactly, with the name of the money where it has one."""
+    return format_money(line.paid or Fraction(0), line.money)
+
+
+def format_money(amount: Fraction, money: str = "") -> str:
+    """Returns an amount of money, exactly, with its name where it has one."""
+    rest = amount.denominator
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    if rest == 1:
+        exact = MONEY_DIGITS.divide(Decimal(amount.numerator), Decimal(amount.denominator))
+        written = f"{exact:f}"
+    else:
+        written = str(amount)  # no decimal ends: a fraction is exact too
+    return f"{written} {money}".strip()
+
+
+def explain_sales(lines: Sequence[Line]) -> list[str]:
+    """Returns what was sold, for how much, and what it was used for, in sentences; none where
+    nothing was sold.
+    """
+    sales = [line for line in lines if line.what == "sale"]
+    told = []
+    for account in dict.fromkeys(line.account for line in sales):
+        told += _explain_sales_of([line for line in lines if line.account == account])
+    return told
+
+
+def _explain_sales_of(lines: Sequence[Line]) -> list[str]:
+    """Returns the same for the lines of one account."""
+    sales = [line for line in lines if line.what == "sale"]
+    (sold,) = sum_accounts(sales)
+    (held,) = sum_accounts(lines)
+    paid: dict[str, Fraction] = {}
+    for line in sales:
+        paid[line.money] = paid.get(line.money, Fraction(0)) + (line.paid or 0)
+    sums = " and ".join(format_money(amount, money) for money, amount in paid.items())
+    many = "one sale" if len(sales) == 1 else f"{len(sales)} sales"
+    told = [f"Sold in {many}: {held.format_amount(sold.granted)} ({held.description}), for {sums}."]
+    uses = [
+        f"“{line.key}” ({_format_use(line)})"
+        for line in lines
+        if line.what in ("reserve", "charge")
+    ]
+    used = f"Used of this account so far: {held.format_amount(held.spent)}"
+    told.append(f"{used}, for {', '.join(uses)}." if uses else f"{used}.")
+    if any(line.what == "grant" for line in lines):
+        told.append("This account also has grants that were not sold: they count as a total.")
+    return told
+
+
+def _format_use(line: Line) -> str:
+    (one,) = sum_accounts([line])
+    return f"{one.format_amount(one.spent)}, {line.state}"
 
 
 def _format_time(at: str) -> str:
@@ -323,7 +394,7 @@ together follows from
 them by a theorem (docs/theory/composition.md), rounded up.</p>
 $picture
 $meaning
-<h2>Everything that was ever written</h2>
+$sales<h2>Everything that was ever written</h2>
 $lines
 <h2>How to check it</h2>
 <p>The head of the ledger when this page was made:</p>
@@ -444,7 +515,10 @@ def _sum_by_person(books: SqlLedger) -> tuple[Any, Whole, Whole]:
         return (np.zeros(0, dtype=np.int64),) * 3
     parts = [books.lines(entry.number) for entry in entries]
     lines = np.concatenate(parts)
-    grants = np.repeat([entry.what == "grant" for entry in entries], list(map(len, parts)))
+    what = np.repeat([entry.what for entry in entries], list(map(len, parts)))
+    accounted = lines["account"] != ledger.PAYMENT_CODE
+    lines = lines[accounted]
+    what = what[accounted]
     high, low = np.ascontiguousarray(lines["person"]).view(">u8").T
     order = np.lexsort(
         (lines["account"], low, high)
@@ -452,10 +526,14 @@ def _sum_by_person(books: SqlLedger) -> tuple[Any, Whole, Whole]:
     owner = np.stack([high[order], low[order], lines["account"][order]])
     first = np.flatnonzero(np.append(True, (owner[:, 1:] != owner[:, :-1]).any(axis=0)))
     amounts = lines["amount"][order].astype(np.int64)
-    grants = grants[order]
-    newest = np.maximum.reduceat(np.where(grants, np.arange(len(order)), -1), first)
+    what = what[order]
+    place = np.arange(len(order))
+    newest = np.maximum.reduceat(np.where(what == "grant", place, -1), first)
+    sizes = np.diff(np.append(first, len(order)))
+    later = (what == "sale") & (place > np.repeat(newest, sizes))
+    total = np.where(newest >= first, amounts[newest], 0)
     return (
         owner[2, first].astype(np.int64),
-        amounts[newest],
-        np.add.reduceat(np.where(grants, 0, amounts), first),
+        total + np.add.reduceat(np.where(later, amounts, 0), first),
+        np.add.reduceat(np.where(np.isin(what, ("reserve", "charge")), amounts, 0), first),
     )

@@ -32,6 +32,7 @@ from sottovoce.market.allocation import TRUTH_SENTENCES
 from sottovoce.market.terms import MarketTerms, Sellers
 from sottovoce.report.html import NAMES_STYLE, make_page, make_stamp, make_table
 from sottovoce.svg import Axes, Picture
+from sottovoce.units import format_count
 
 #: Bars of the first panel; steps of ε or money that dots are rounded to, so that a million sellers
 #: are few dots.
@@ -50,7 +51,7 @@ def make_market_page(outcome: MarketOutcome, frontier: Frontier) -> str:
     """
     points = [
         [
-            f"{p.trade_off:.4g}",
+            format_amount(p.trade_off),
             f"{p.expected_error:.4g}",
             format_amount(p.payment),
             format_amount(p.total_epsilon),
@@ -91,10 +92,10 @@ def draw_market(outcome: MarketOutcome) -> str:
     _draw_dots(picture, panel, shown, deal.epsilon[sells], "own")
     panel = _make_panel(2, (low, high), float(deal.payments.max()))
     _label_panel(picture, panel, "paid to each; grey: what it costs them")
-    _draw_dots(picture, panel, shown, (deal.epsilon * costs)[sells], "other")
+    _draw_dots(picture, panel, shown, (deal.losses * costs)[sells], "other")
     _draw_dots(picture, panel, shown, deal.payments[sells], "own")
     ticks = {value: f"{value:.3g}" for value in (low, (low + high) / 2, high)}
-    panel.draw_across(picture, ticks, "reported cost of a unit of ε")
+    panel.draw_across(picture, ticks, f"reported cost of a unit of {deal.loss.describe()}")
     return picture.to_svg("Sellers, ε bought from each and payment to each, by reported cost")
 
 
@@ -262,8 +263,9 @@ def make_market_headline(outcome: MarketOutcome) -> str:
     """Returns the outcome in one sentence."""
     sold = outcome.deal.units
     return (
-        f"Bought ε = {format_epsilon(sold.sum())} in all from {(sold > 0).sum():,} of "
-        f"{len(sold):,} sellers, for {outcome.format_money(outcome.coins.sum())}"
+        f"Bought ε = {format_epsilon(sold.sum())} in all from "
+        f"{(sold > 0).sum():,} of {format_count(len(sold), 'seller')}, for "
+        f"{outcome.format_money(outcome.coins.sum())}"
     )
 
 
@@ -319,12 +321,23 @@ def describe_terms(outcome: MarketOutcome) -> str:
         meant = f" ({terms.worth * terms.budget:g} for the whole budget)"
     else:
         meant = ""
+    if terms.loss.is_linear:
+        lost = ""
+    else:
+        lost = f"selling ε costs u(ε) = {terms.loss.describe()} times what is reported; "
+    if terms.mu is None and terms.sigma is None:
+        model = (
+            f"a model of {terms.features:,} features with coefficients no longer than "
+            f"{terms.norm:g}"
+        )
+    else:
+        mu, sigma = (outcome.deal.buyer.mu, outcome.deal.buyer.sigma)
+        model = f"a bound on the error with μ = {mu:g} and σ = {sigma:g}"
     return (
-        f"Declared beforehand: {_describe_law(terms)}; money is worth an error of {terms.worth:g} "
-        f"a unit{meant}; {reserve}at most ε = {terms.cap:g} from "
-        f"anybody{' and what they allow themselves' if own else ''}; a model of {terms.features:,} "
-        f"features with coefficients no longer than {terms.norm:g}; payments in steps of "
-        f"{outcome.format_money(1)}."
+        f"Declared beforehand: {_describe_law(terms)}; {lost}money is worth an error of "
+        f"{terms.worth:g} a unit{meant}; {reserve}at most ε = {terms.cap:g} from "
+        f"anybody{' and what they allow themselves' if own else ''}; {model}; payments in steps "
+        f"of {outcome.format_money(1)}."
     )
 
 
@@ -399,6 +412,7 @@ def _collect_sums(outcome: MarketOutcome) -> dict[str, Any]:
             "features": terms.features,
             "norm": terms.norm,
         },
+        "loss": {"kind": terms.loss.kind, "parameters": list(terms.loss.parameters)},
         "cap": terms.cap,
         "coin": float(deal.coin),
         "rule": deal.rule,

@@ -35,7 +35,7 @@ from sottovoce import units
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import Budgets
 from sottovoce.estimators import find_recorded
-from sottovoce.plan import NEARLY_EQUAL, Plan, describe_currency, format_error
+from sottovoce.plan import NEARLY_EQUAL, SIGNS, Plan, describe_currency, format_error
 from sottovoce.report.html import make_figure, make_table
 from sottovoce.svg import Bar, draw_bars
 from sottovoce.wording import (
@@ -43,12 +43,21 @@ from sottovoce.wording import (
     describe_question,
     describe_table,
     describe_unit,
+    is_table,
     warn_if_uninformative,
     write_error_sentence,
 )
 
 #: More different ε than this are counted in so many steps.
 MAX_GROUPS = 12
+#: What each relation between neighbours protects, in plain words.
+PROTECTED = {
+    "replace": "“Neighbours by replace”: what is in somebody's rows is protected, not whether they "
+    "are in the table.",
+    "replace labels": "“Neighbours by replace labels”: somebody's labels are protected; their "
+    "other columns are taken as public.",
+    "zero out": "“Neighbours by zero out”: whether somebody's rows are used is protected.",
+}
 STAGE_HEADS = ("if the spread is", "answer", "shares of everybody's ε")
 
 
@@ -56,11 +65,13 @@ def draw_plan(plan: Plan) -> str:
     """Returns the plan as HTML: the promise, who pays, the error to expect, and for models what
     they are worth.
     """
+    promise, error = describe_promise(plan)[:2]
     parts = [
         _draw_key_figures(plan),
-        '<p>{}</p>\n<p class="expected">{}</p>\n{}'.format(
-            *map(escape, describe_promise(plan)[:2]), _draw_error_parts(plan)
-        ),
+        f"<p>{escape(promise)}</p>",
+        f'<p class="soft">{escape(PROTECTED[plan.guarantee.neighbours])}</p>',
+        f'<p class="expected">{escape(error)}</p>',
+        _draw_error_parts(plan),
         *_warn_of_left_out(plan),
         "<h3>What it costs whom</h3>",
         make_table(*tabulate_payers(plan)),
@@ -106,7 +117,7 @@ def _draw_key_figures(plan: Plan) -> str:
     ends = dict.fromkeys(
         f"{amount:.3g}" for amount in (min(spent, default=0), max(spent, default=0))
     )
-    sign = {"epsilon": "ε", "rho": "ρ"}[plan.guarantee.reported_currency]
+    sign = SIGNS[plan.guarantee.reported_currency]
     facts = {
         "people"
         if plan.guarantee.unit == "person"
@@ -139,14 +150,7 @@ def count_left_out(plan: Plan) -> int:
 
 def describe_size(plan: Plan) -> str:
     """Returns what is planned, and about how many."""
-    if plan.guarantee.unit == "person":
-        people = f"{plan.budgets.n_people:,} people, "
-    else:
-        people = ""
-    return (
-        f"Plan for {describe_question(plan)}{describe_table(plan)}: "
-        f"{people}{plan.budgets.n_rows:,} rows"
-    )
+    return f"Plan for {describe_question(plan)}{describe_table(plan)}: {plan.size}"
 
 
 def describe_promise(plan: Plan) -> list[str]:
@@ -159,27 +163,48 @@ def describe_promise(plan: Plan) -> list[str]:
         " ".join(
             filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])
         ),
-        *describe_errors(plan),
+        *plan.describe_errors(),
         *plan.describe_weights(),
     ]
 
 
-def describe_errors(plan: Plan) -> list[str]:
-    """Returns what the expected error is made of, a sentence for each number that is answered,
-    equal ones once.
-    """
-    return list(dict.fromkeys(error.describe() for error in plan.errors))
-
-
 def _draw_error_parts(plan: Plan) -> str:
+    if plan.parts:
+        return _draw_questions(plan)
     return "\n".join(
-        f'<p class="soft">{escape(sentence)}</p>' for sentence in describe_errors(plan)
+        f'<p class="soft">{escape(sentence)}</p>' for sentence in plan.describe_errors()
+    )
+
+
+def _draw_questions(plan: Any) -> str:
+    """The questions of a report: what each asks, its share, the error to expect, and what that is
+    made of.
+    """
+    heads = ["question", "asks for", "share of everybody's ε", "expected error"]
+    lines = plan.list_lines()
+    title = "What part of everybody's ε each question takes"
+    bars = [
+        Bar(name, part, told, "own")
+        for name, part, (_, _, told, _) in zip(
+            plan.shares, plan.shares.values(), lines, strict=True
+        )
+        if part > 0
+    ]
+    picture = make_figure(title, draw_bars(title, bars, narrow=True)) if bars else ""
+    told = "\n".join(f'<p class="soft">{escape(text)}</p>' for text in plan.describe_errors())
+    return (
+        f"<h3>What each question gets</h3>\n{make_table(heads, lines, 'words text')}\n{picture}\n"
+        f"<details><summary>What each error is made of</summary>\n{told}\n</details>"
     )
 
 
 def describe_unread(plan: Plan) -> str:
     """Returns what was not read and who was not charged."""
-    if "features" in plan.parameters:
+    if plan.parts or is_table(plan):
+        columns = "None of the columns was read"
+    elif "protects" in plan.parameters:  # labels alone
+        columns = "The features, which are public, were read, and no label was"
+    elif "features" in plan.parameters:
         columns = "No feature and no label was read"
     else:
         columns = "The column was not read"
@@ -188,14 +213,20 @@ def describe_unread(plan: Plan) -> str:
 
 #: What is said where rows lie in a ball that does not reach the corners of the bounds.
 PULLED_ROWS = "Rows far from the middle of the bounds are pulled towards it in the fit."
+SHORTENED_ROWS = "Rows far from the middle of the bounds count less in the fit."
 
 
 def describe_classifier(plan: Plan) -> list[str]:
     """Returns what a classifier will do as sentences."""
     given = plan.parameters
     classes = plan.parameters["classes"]
-    lines = [f"Classes: {', '.join(map(str, classes))}. λ = {given['alpha']:.3g}."]
-    if given["rows"].get("pulled"):
+    lines = [f"Classes: {', '.join(map(str, classes))}."]
+    if "alpha" not in given:  # a classifier without λ, such as one by gradient descent
+        return lines
+    lines = [f"{lines[0]} λ = {given['alpha']:.3g}."]
+    if given["rows"].get("whole") and given["rows"].get("pulled"):
+        lines.append(SHORTENED_ROWS)
+    elif given["rows"].get("pulled"):
         lines.append(PULLED_ROWS)
     if given["threshold"]:
         lines.append(f"{given['threshold']:.3g} of everybody's ε buys the intercept.")
@@ -221,7 +252,14 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
     careful.
     """
     people = plan.guarantee.unit == "person"
-    heads = ["granted ε", "spent ε", *(["people"] if people else []), "rows", "share of weight"]
+    sign = SIGNS[plan.guarantee.reported_currency]
+    heads = [
+        f"granted {sign}",
+        f"spent {sign}",
+        *(["people"] if people else []),
+        "rows",
+        "share of weight",
+    ]
     lines = [
         [
             f"{line['granted']:.6g}",
@@ -235,11 +273,10 @@ def tabulate_payers(plan: Plan) -> tuple[list[str], list[list[str]]]:
     return heads, lines
 
 
-def compute_expected_errors(plan: Plan) -> dict[str, float]:
+def list_expected_errors(plan: Plan, chosen: Outlook) -> dict[str, float]:
     """Returns how far a regression, a private mean and nothing are expected to be from the best
     linear function.
     """
-    chosen = choose_typical_outlook(plan)
     (low, high) = plan.parameters["label"]
     return {
         "this regression" + ("" if chosen.slopes else ", a constant"): chosen.regression,
@@ -277,7 +314,7 @@ def _draw_worth(plan: Plan) -> list[str]:
             format_error(length),
             "own" if place == 0 else "other",
         )
-        for place, (name, length) in enumerate(compute_expected_errors(plan).items())
+        for place, (name, length) in enumerate(list_expected_errors(plan, chosen).items())
     ]
     title = (
         f"Expected distance from least squares on the same rows, in {describe_unit(plan)}, "
@@ -290,12 +327,15 @@ def _draw_worth(plan: Plan) -> list[str]:
             f'<p class="soft">By the spread of the labels, in {escape(describe_unit(plan))}, '
             "which the first stage "
             "finds out unless it is given.</p>",
-            make_table(STAGE_HEADS, tabulate_stages(plan), "words text"),
+            make_table(STAGE_HEADS, tabulate_stages(plan), "words text stages"),
             f"<p>{escape(plan.parameters['advice'])}</p>",
         ]
+    tone = "caution"
+    if chosen.worth_it:
+        tone = "note"
     return [
         "<h3>Whether slopes pay for their noise</h3>",
-        f'<p class="{"note" if chosen.worth_it else "caution"}">{escape(make_verdict(plan))}</p>',
+        f'<p class="{tone}">{escape(make_verdict(plan, chosen))}</p>',
         make_figure(title, draw_bars(title, lines, narrow=True)),
         '<p class="soft">Planning numbers from public facts, right within a factor of about '
         "three.</p>",
@@ -382,9 +422,12 @@ def choose_typical_outlook(plan: Plan) -> Outlook:
     return min(compute_outlooks(plan), key=lambda outlook: abs(outlook.regression - expected))
 
 
-def make_verdict(plan: Plan) -> str:
-    """Returns one sentence for or against the regression, with the numbers that it rests on."""
-    chosen = choose_typical_outlook(plan)
+def make_verdict(plan: Plan, chosen: Outlook | None = None) -> str:
+    """Returns one sentence for or against the regression, with the numbers that it rests on;
+    ``chosen`` is the typical outlook, where it is known.
+    """
+    if chosen is None:
+        chosen = choose_typical_outlook(plan)
     told = (
         f"{format_error(chosen.regression)} against {format_error(chosen.private_mean)} for a "
         f"private mean and {format_error(chosen.nothing)} for nothing, in {describe_unit(plan)}"
@@ -414,7 +457,8 @@ def _compute_outlook(plan: Plan, spread: float, regression: float, slopes: bool)
     low, high = plan.parameters["label"]
     half = (high - low) / 2
     unexplained = WORTHLESS_ERROR * spread**2
-    mean = Mean(bounds=(low, high), spread=min(spread, half)).plan_for(plan.budgets).expected_error
+    question = Mean(bounds=(low, high), spread=min(spread, half), scale="bounds")
+    mean = question.plan_for(plan.budgets).expected_error
     return Outlook(
         spread,
         regression,

@@ -20,23 +20,29 @@ import numpy as np
 
 from sottovoce.arrays import Floats
 from sottovoce.audit.confidential import draw_losses, find_median
+from sottovoce.estimators.joint_quantiles import JOINT, ReleasedDistribution
+from sottovoce.estimators.table_result import MOST_LINES, Table
 from sottovoce.plan import describe_currency
-from sottovoce.release import Release, format_date
+from sottovoce.release import LEVEL, Release, format_date
 from sottovoce.report.html import NAMES_STYLE, make_page, make_stamp, make_table
-from sottovoce.svg import draw_interval_parts
-from sottovoce.units import format_percent, round_to_error
+from sottovoce.svg import draw_distribution, draw_interval_parts, draw_whisker_bars
+from sottovoce.units import format_count, format_percent, round_to_error
 from sottovoce.wording import (
     MARGIN,
     RANK,
     add_unit,
     describe_error_meaning,
     describe_error_unit,
+    describe_question,
     describe_score,
     describe_unit,
     get_unit,
     has_quantiles,
+    is_table,
+    list_cell_answers,
     list_errors,
     list_intervals,
+    list_matrix_answers,
     name_model,
     name_quantiles,
     warn_if_uninformative,
@@ -45,17 +51,22 @@ from sottovoce.wording import (
 )
 
 if TYPE_CHECKING:
-    from sottovoce.audit import PerInstance
+    from sottovoce.audit import PerInstance, RealisedLosses
     from sottovoce.audit.instance_losses import ExposedPerson, Summary
     from sottovoce.release import Release
 
 
 def make_release_headline(release: Release) -> str:
     """Returns what was released, in a few words."""
+    if release.parts:
+        return f"Report of {format_count(len(release.parts), 'question')}"
     if release.column is None:
         of = ""
     else:
         of = f" of {release.column}"
+    if is_table(release):
+        what = describe_question(release)
+        return f"{what[0].upper()}{what[1:]}"
     if isinstance(release.value, dict):
         return f"{'A classifier' if 'models' in release.value else 'A linear model'}{of}"
     if not has_quantiles(release):
@@ -82,9 +93,17 @@ def describe_origin(release: Release) -> str:
 
 
 def draw_answer(release: Release) -> str:
-    """Returns the answer with its expected error."""
+    """Returns the answer with its expected error; of a report, a section for each question."""
+    if release.parts:
+        return "\n".join(
+            f"<h2>{escape(name)}</h2>\n"
+            f'<p class="soft">{escape(make_release_headline(part))}</p>\n{draw_answer(part)}'
+            for name, part in release.parts.items()
+        )
     if not isinstance(release.value, dict):
         shown = _draw_values(release)
+    elif is_table(release):
+        shown = _draw_table(release)
     else:
         shown = _draw_model(release, release.value)
     nothing = warn_if_uninformative(release)
@@ -103,7 +122,7 @@ def draw_intervals(release: Release) -> str:
     lines = [
         (one.name, one.describe(), one.noise, one.sampling)
         for one in list_intervals(release)
-        if one.noise is not None and one.sampling is not None
+        if one.noise is not None and one.sampling is not None and not one.is_whole_range
     ]
     if not lines:
         return told
@@ -160,7 +179,7 @@ def _draw_values(release: Release) -> str:
         )
         return (
             f"{make_table(['', 'answer', 'expected error'], lines)}\n<p "
-            f'class="soft">{escape(meaning)}</p>'
+            f'class="soft">{escape(meaning)}</p>{_draw_distribution(release)}'
         )
     number = numbers[0][1]
     if describe_error_unit(release) == RANK:
@@ -169,15 +188,75 @@ def _draw_values(release: Release) -> str:
             f'class="soft">{escape(write_error_sentence(release))}</p>'
         )
     error = list_errors(release)[0]
+    if error == 0:
+        return f'<p class="big">{escape(number)}</p>'
     exact = escape(number.removesuffix(f" {get_unit(release)}") if get_unit(release) else number)
     either = escape(add_unit(round_to_error(error, error), release))
     meaning = (
-        f"± is the expected error, in {describe_unit(release)}: {describe_error_meaning(release)}."
+        f"± is the expected error, in {describe_error_unit(release)}: "
+        f"{describe_error_meaning(release)}."
     )
     return (
         f'<p class="big">{exact} <span class="soft">± {either}</span></p>\n<p '
         f'class="soft">{escape(meaning)}</p>'
     )
+
+
+def _draw_table(release: Release) -> str:
+    """The cells as bars with their intervals, as numbers, and what the error means; a matrix as
+    numbers alone.
+    """
+    sentences = f'<p class="soft">{escape(write_error_sentence(release))}</p>'
+    if "columns" in release.parameters:
+        return f"{_tabulate_matrices(release)}\n{sentences}"
+    table = Table(release)
+    picture = draw_whisker_bars(table.title, table.make_bars())
+    notable = table.list_notable_cells()
+    answers = list_cell_answers(release, MOST_LINES, cells=set(notable))
+    lines = [[name, words] for name, words in answers]
+    more = ""
+    if len(table) > len(notable):
+        empty = format_count(len(table) - len(notable), "cell")
+        more += (
+            f'\n<p class="soft">Not listed: {empty} of values that are missing or not declared, '
+            "which may hold no row at all. The file has them.</p>"
+        )
+    if len(notable) > MOST_LINES:
+        left = format_count(len(notable) - MOST_LINES, "more cell")
+        more += f'\n<p class="soft">In the file alone: {left}.</p>'
+    heading = ["", f"{table.name}, with its interval"]
+    return (
+        f"<figure>\n{picture}\n</figure>\n{make_table(heading, lines, 'words')}{more}\n{sentences}"
+    )
+
+
+def _tabulate_matrices(release: Release) -> str:
+    """Every correlation, covariance, variance and mean once, rounded to its error."""
+    lines = [[one.name, one.describe()] for one in list_matrix_answers(release)]
+    return make_table(["", "answer"], lines)
+
+
+def _draw_distribution(release: Release) -> str:
+    """Returns the distribution function where several quantiles were chosen together."""
+    if release.parameters.get("method") != JOINT:
+        return ""
+    known = ReleasedDistribution(release)
+    picture = draw_distribution(
+        known.values.tolist(),
+        known.ranks.tolist(),
+        [known.find_reach(LEVEL, rank) for rank in known.ranks],
+        f"The share of rows at or below each value, and at {LEVEL:.0%} how far it may be off",
+        across=describe_axis(release),
+    )
+    return f"\n<figure>\n{picture}\n</figure>"
+
+
+def describe_axis(release: Release) -> str:
+    """Returns what is along an axis of values: the column, and its unit where there is one."""
+    name = release.column or "value"
+    if get_unit(release):
+        return f"{name}, in {get_unit(release)}"
+    return name
 
 
 def _draw_model(release: Release, value: Mapping[str, Any]) -> str:
@@ -218,14 +297,20 @@ LISTED_PEOPLE = 10
 REVEAL_OPTION = "--reveal"
 
 
-def make_audit_page(audit: PerInstance, release: Release, *, reveal: bool = False) -> str:
+def make_audit_page(
+    audit: PerInstance | RealisedLosses, release: Release, *, reveal: bool = False
+) -> str:
     """Returns the whole page."""
     body = make_audit_body(audit, release, reveal=reveal)
     return make_page("CONFIDENTIAL: what each person lost", body, style=NAMES_STYLE, private=True)
 
 
 def make_audit_body(
-    audit: PerInstance, release: Release, *, reveal: bool = False, ask: str = REVEAL_OPTION
+    audit: PerInstance | RealisedLosses,
+    release: Release,
+    *,
+    reveal: bool = False,
+    ask: str = REVEAL_OPTION,
 ) -> str:
     """Returns what is on it: a picture, the numbers, and who is least protected, by rank or by
     name.
@@ -235,13 +320,15 @@ def make_audit_body(
     unit, people = audit.unit, audit.unit == "people"
     return _BODY.substitute(
         stamp=make_stamp("CONFIDENTIAL", FOR_WHOM),
-        question=escape(name_model(release)),
+        question=escape(_name_release(release)),
         count=f"{len(losses):,} {unit}",
         whose="all rows of this person" if people else "this row",
-        delta=f"{audit.delta:g}",
+        told_as=escape(audit.told_as),
         picture=draw_losses(losses, summary, unit=unit),
         numbers=make_table(
-            ["", "", f"ε at δ = {audit.delta:g}"], _tabulate_summary(summary, losses, unit), "words"
+            ["", "", "ε"],
+            _tabulate_summary(summary, losses, unit),
+            "words",
         ),
         sentence=escape(_summarise(summary, losses, unit)),
         names=escape(_explain_names(reveal, people, ask)),
@@ -259,6 +346,13 @@ def make_audit_body(
             f"ε is {audit.exactness}.{REPLACE_NOTE if audit.neighbours == 'replace' else ''}"
         ),
     )
+
+
+def _name_release(release: Release) -> str:
+    """What was released, in words that begin a sentence."""
+    if "features" in release.parameters:
+        return f"A {name_model(release)}"
+    return f"The {release.question}"
 
 
 def _tabulate_summary(summary: Summary, losses: Floats, unit: str) -> list[list[str]]:
@@ -342,7 +436,7 @@ def _format_number(value: float) -> str:
 _BODY = Template("""\
 $stamp
 <h1>What each person really lost</h1>
-<p class="soft">A $question, $count. Each loss is an ε at δ = $delta: with $whose or without,
+<p class="soft">$question, $count. Each loss is told $told_as: with $whose or without,
 everything else as it is.</p>
 <figure>
 $picture
@@ -356,6 +450,6 @@ $least
 <p>$exactness It is about this one release. It is no reason to charge anybody less, or to release
 more: what a person lost would have been another number had anybody else's data been different, and
 so it tells about them.</p>
-<p>What may be told to people is a bound that they compute themselves, from the published release
+<p>What may be told to people is a bound that they compute themselves, from a published model
 and their own row:
 <code>sottovoce audit --mine RELEASE --record ROW</code>.</p>""")
