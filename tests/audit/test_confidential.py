@@ -92,6 +92,50 @@ def test_arrays_of_losses_are_not_pickled_and_remember_what_they_are(audit):
     assert type(audit.epsilon.max()) is np.float64
 
 
+SAVERS = {
+    "save": lambda losses, path: np.save(path, losses),
+    "savez": lambda losses, path: np.savez(path, losses=losses),
+    "savez_compressed": lambda losses, path: np.savez_compressed(path, losses),
+    "savetxt": lambda losses, path: np.savetxt(path, losses),
+    "tofile": lambda losses, path: losses.tofile(path),
+    "dump": lambda losses, path: losses.dump(path),
+}
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+def test_arrays_of_losses_are_not_saved(saver, audit, tmp_path):
+    for losses in (audit.epsilon, audit.epsilon[3:] * 2, copy.deepcopy(audit.epsilon)):
+        with pytest.raises(Confidential):
+            SAVERS[saver](losses, tmp_path / "losses")
+    assert all(file.stat().st_size == 0 for file in tmp_path.iterdir())
+
+
+def test_arrays_of_losses_are_not_shown_as_text(audit):
+    """Whoever logs or prints them, says what they are and not what is in them."""
+    for losses in (audit.epsilon, np.sort(audit.epsilon), audit.epsilon[:1]):
+        for shown in (str(losses), f"{losses}", f"{losses:.3f}", "%s" % losses, repr([losses])):  # noqa: UP031
+            assert "CONFIDENTIAL" in shown
+            assert not re.search(r"[0-9]\.[0-9]", shown)
+    for write in (np.array2string, np.array_str):
+        with pytest.raises(Confidential):
+            write(audit.epsilon)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_realised_losses_are_not_written_down_either(writer):
+    values = np.linspace(0, 1, 30)
+    model = sv.Mean(bounds=(0, 1)).fit(values, epsilon=1.0)
+    before = model.release_.to_json()
+    looked = sv.audit.per_instance(model, values, epsilon=1.0)
+    bound = looked.at_delta(0.3, draws=2)
+    for one in (looked, looked.summary(), bound, looked.least_protected(1)[0]):
+        with pytest.raises(Confidential):
+            WRITERS[writer](one)
+    assert model.release_.to_json() == before
+    assert not any("audit" in name or "loss" in name for name in vars(model))
+    pickle.dumps(model)  # nothing confidential hangs on what was audited
+
+
 def test_a_release_does_not_carry_losses(audit, model):
     for value in ({"losses": audit}, {"summary": audit.summary()}):
         with pytest.raises(Confidential):
@@ -150,12 +194,10 @@ def test_the_books_cannot_import_losses(file, tmp_path):
 
 def test_models_whose_loss_is_not_known_are_refused(rows):
     X, y = rows
-    objective = sv.Ridge(bounds=BOX).fit(X, y, epsilon=1.0)
-    statistics = sv.Ridge(bounds=BOX, method="statistics").fit(X, y, epsilon=1.0)
-    mean = sv.Mean(bounds=(-1, 1)).fit(y, epsilon=1.0)
+    sampled = sv.Sampled(sv.Mean(bounds=(-1, 1))).fit(y, epsilon=np.linspace(0.1, 1, len(y)))
     plain = (LinearRegression().fit(X, y), PlainRidge().fit(X, y), object(), None, "model")
-    for est in (objective, objective.release_, statistics, mean, mean.release_, *plain):
-        with pytest.raises(InvalidParameter, match="not known, or this library did not release it"):
+    for est in (sampled, sampled.release_, *plain):
+        with pytest.raises(InvalidParameter, match="is not known, or this library did not make it"):
             sv.audit.per_instance(est, X, y, epsilon=1.0)
     with pytest.raises(InvalidParameter, match="not been fitted"):
         sv.audit.per_instance(sv.PosteriorSample(bounds=BALL), X, y)

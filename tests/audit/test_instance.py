@@ -92,12 +92,14 @@ def test_weights_of_people_with_many_rows_come_from_the_plan():
     assert (audit.by_person() <= model.guarantee_.epsilon).all()
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("method", ["output", "output-tight"])
-def test_radial_noise_agrees_with_refitting_in_its_own_coordinates(method):
+def test_radial_noise_agrees_with_refitting_in_its_own_coordinates(method, fit_intercept):
     X, y = data(80)
     owner = np.arange(80) // 2
     grants = np.repeat(np.where(np.arange(40) % 3, 0.2, 1.5), 2)
-    model = sv.Ridge(bounds=BOX, method=method, alpha=0.05).fit(X, y, epsilon=grants, groups=owner)
+    model = sv.Ridge(bounds=BOX, method=method, alpha=0.05, fit_intercept=fit_intercept)
+    model.fit(X, y, epsilon=grants, groups=owner)
     audit = sv.audit.per_instance(model, X, y, epsilon=grants, groups=owner)
     rows = model.read_arrays(X, y, epsilon=grants, groups=owner)
     plan = model.plan_for(rows.budgets, rows)
@@ -107,6 +109,8 @@ def test_radial_noise_agrees_with_refitting_in_its_own_coordinates(method):
     own = np.column_stack(
         [np.ones(80), on_grid / 2 + 0.5] if method == "output" else [np.full(80, 0.5), on_grid / 2]
     )
+    if not fit_intercept:
+        own = on_grid if method == "output" else on_grid / 2
     theta = solved(own, labels, 0.05, w)[1]
     for i in range(80):
         less = without(i, own, labels, w)

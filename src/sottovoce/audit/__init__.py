@@ -2,7 +2,7 @@
 """What each person really lost to a release: exactly for the curator, as a bound from public
 numbers for themselves.
 
-for the curator, confidential    per_instance, compose, pdp_to_dp; GaussianOutput and
+for the curator, confidential    per_instance, empirical, compose, pdp_to_dp; GaussianOutput and
                                  GaussianObjective to describe
                                  mechanisms that this library does not run
 for everybody                    mine, bounds, histogram
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.moved import OLD_PATHS as _OLD_PATHS
 
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
         per_instance,
     )
     from sottovoce.audit.leverages import fit_ridge as leave_one_out
+    from sottovoce.audit.measured_losses import MeasuredLoss, empirical
     from sottovoce.audit.mechanisms import GaussianObjective, GaussianOutput
     from sottovoce.audit.public_bounds import Mine, bounds, histogram, mine
+    from sottovoce.audit.realised import RealisedLosses, RefitBound
     from sottovoce.data.engine import Watch as _Watch
     from sottovoce.data.source import DataSource as _DataSource
     from sottovoce.release import Release as _Release
@@ -50,6 +52,8 @@ _HOMES = {
     "audit.instance_losses": ("Composed", "PerInstance", "compose", "pdp_to_dp", "per_instance"),
     "audit.mechanisms": ("GaussianObjective", "GaussianOutput"),
     "audit.public_bounds": ("Mine", "bounds", "histogram", "mine"),
+    "audit.realised": ("RealisedLosses", "RefitBound"),
+    "audit.measured_losses": ("MeasuredLoss", "empirical"),
     "audit.leverages": ("leave_one_out",),
     "accounting.profiles": (
         "gaussian_epsilon",
@@ -64,10 +68,14 @@ __all__ = [
     "Composed",
     "GaussianObjective",
     "GaussianOutput",
+    "MeasuredLoss",
     "Mine",
     "PerInstance",
+    "RealisedLosses",
+    "RefitBound",
     "bounds",
     "compose",
+    "empirical",
     "gaussian_epsilon",
     "gaussian_log_delta",
     "generalisation",
@@ -84,38 +92,171 @@ __all__ = [
 
 def audit_from_table(
     release: _Release, source: _DataSource, delta: float, watch: _Watch | None = None
-) -> PerInstance:
+) -> Any:
     """Return the audit of a release from the table it was made from, confidential.
 
     Parameters
     ----------
     release :
-        of a regression that can be audited.
+        that can be audited. What it says about itself, such as the column that it is about, need
+        not be said again.
     source :
         the table, with the budgets that the release was made with; any stand for them where it was
         made without.
     delta :
-        the δ at which losses are read.
+        the δ at which losses are read, where they are an ε at δ.
     watch :
         is told how many rows were read.
     """
     from sottovoce.accounting.profiles import check_delta
     from sottovoce.audit import inputs
     from sottovoce.audit.instance_losses import PerInstance
-    from sottovoce.data.encoding import Label, Recoding
-    from sottovoce.data.source import describe_rows
 
     level = float(check_delta(delta))
     (_, model) = inputs.find_release(release)
+    source = _complete_source(release, source)
+    if inputs.has_known_law(release):
+        dataset = _read_regression(release, source, watch)
+        return PerInstance(inputs.read_rows_input(release, model, dataset), level)
+    from sottovoce.audit.realised import prepare_model, read_dataset
+    from sottovoce.estimator import read_source
+
+    release, model = prepare_model(release)
+    named = getattr(model, "reads_cells", False) or getattr(model, "one_table", False)
+    if not (named or hasattr(model, "bounds")):  # public features are read as a whole
+        source = source.load()
+    dataset = read_source(model, source, watch)
+    return read_dataset(release, model, dataset, level)
+
+
+def attack_from_table(
+    release: _Release,
+    source: _DataSource,
+    person: str | None,
+    runs: int,
+    confidence: float,
+    watch: Any = None,
+) -> MeasuredLoss:
+    """Return a measured lower bound on the ε of one person of the table that a release was made
+    from, confidential.
+
+    Parameters
+    ----------
+    release :
+        whose question is asked again.
+    source :
+        the table, with the budgets that the release was made with.
+    person :
+        a name, or the number of a row; None: the first.
+    runs, confidence, watch :
+        as ``empirical`` takes them.
+    """
+    import numpy as np
+
+    from sottovoce.audit.measured_losses import empirical
+    from sottovoce.audit.realised import prepare_model
+    from sottovoce.estimators import find_recorded
+
+    question = find_recorded(release.question)
+    assert question is not None
+    source = _complete_source(release, source)
+    if question.replay is None:
+        from sottovoce.audit import inputs
+
+        model = inputs.find_release(release)[1]
+    else:
+        model = prepare_model(release)[1]
+    whole = bool(question.reads == "table" or release.parts or _has_cells(release))
+    if whole:
+        loaded = _load_named_columns(model, source)
+    else:
+        described = release.parameters.get("features", ())
+        named = tuple(name if isinstance(name, str) else name["name"] for name in described)
+        loaded = replace(source, others=named).load()
+    owners = None if loaded.owners is None else np.asarray(loaded.owners.to_pylist()).astype(str)
+    who: Any = person
+    if owners is None and person is not None and person.isdigit():
+        who = int(person)
+    elif owners is not None and person is None:
+        who = owners[0]
+    granted = loaded.epsilon
+    if hasattr(granted, "to_pylist"):
+        granted = np.asarray(granted.to_pylist(), dtype=float)
+    data: tuple[Any, ...]
+    if whole and release.column is not None and not release.parts:
+        data = (loaded.table, release.column)
+    elif whole:
+        data = (loaded.table,)
+    else:
+        labels = np.asarray(loaded.labels.to_pylist())
+        data = (loaded.table, labels) if question.predicts else (labels,)
+    return empirical(
+        model,
+        data,
+        epsilon=granted,
+        groups=owners,
+        person=who,
+        runs=runs,
+        confidence=confidence,
+        delta=float(release.guarantee.get("delta") or 0.0),
+        watch=watch,
+    )
+
+
+def _load_named_columns(model: Any, source: _DataSource) -> _DataSource:
+    """Returns the columns that a question about a table reads, by their names, in memory."""
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, open_engine, read_columns
+
+    rows = model.read_table(source)
+    names = rows.list_columns()
+    people = replace(source, column=None, features=None, others=()).load()
+    text = source.text or DEFAULT_TEXT_FORMAT
+    engine = open_engine(source.table, numbers=rows.list_number_columns(), text=text)
+    return replace(people, table=read_columns(engine, names))
+
+
+def _has_cells(release: _Release) -> bool:
+    """Whether it is a table by groups, or of rows that satisfy a filter."""
+    from sottovoce.data.cells import Cells
+
+    by = release.parameters.get("by")
+    return by is not None and bool(Cells.from_dict(by).columns)
+
+
+def _complete_source(release: _Release, source: _DataSource) -> _DataSource:
+    """Adds what the release says: the column that it is about, and its bounds."""
+    from sottovoce.audit import inputs
+    from sottovoce.estimators import find_recorded
+    from sottovoce.schema import Schema, decode_bounds
+
+    question = find_recorded(release.question)
+    assert question is not None
     if inputs.has_equal_weights(release):
         source = replace(source, epsilon=1.0, budget=None)
-    source = source.for_regression()
+    declared = source.find_declared()
+    if declared is None and release.estimator is not None:
+        own = decode_bounds(release.estimator.get("bounds"))
+        declared = own if isinstance(own, Schema) else None
+    if release.column is not None:
+        source = replace(source, column=release.column)
+        if declared is not None and release.column in declared.columns:
+            declared = replace(declared, label=release.column)
+    if "bounds" in release.parameters and source.bounds is None:
+        low, high = release.parameters["bounds"]
+        source = replace(source, bounds=(low, high))
+    source = replace(source, schema=declared)
+    return question.complete_options(source)  # type: ignore[no-any-return]
+
+
+def _read_regression(release: _Release, source: _DataSource, watch: _Watch | None) -> Any:
+    from sottovoce.data.encoding import Label, Recoding
+    from sottovoce.data.source import describe_rows
+
     schema = source.require_features()
     column = source.find_label()
     low, high = schema.interval(column)
     rows = describe_rows(Label(column, low, high, source.missing), Recoding.of_schema(schema))
-    dataset = source.read(rows, watch)
-    return PerInstance(inputs.read_rows_input(release, model, dataset), level)
+    return source.read(rows, watch)
 
 
 if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every name

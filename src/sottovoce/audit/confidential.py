@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sottovoce.audit.instance_losses import Summary
 
 STAMP = "CONFIDENTIAL, for the curator alone"
+#: What of NumPy writes arrays to files, or as text.
+WRITERS = (np.save, np.savez, np.savez_compressed, np.savetxt, np.array2string, np.array_str)
 
 
 def confidential_error() -> Confidential:
@@ -92,7 +94,7 @@ class ConfidentialObject(dict[str, bool]):
 class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
     """An array of confidential numbers, and whatever is computed from it entry by entry.
 
-    It is not pickled.
+    It is neither pickled, nor saved, nor shown as text.
     """
 
     @classmethod
@@ -107,11 +109,36 @@ class ConfidentialArray(np.ndarray[Any, np.dtype[np.float64]]):
             return array[()]
         return super().__array_wrap__(array, context, False)
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func in WRITERS:
+            raise confidential_error()
+        return super().__array_function__(func, types, args, kwargs)
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise confidential_error()
+
+    def tofile(self, *given: Any, **options: Any) -> NoReturn:
+        """Refuse to write confidential numbers down.
+
+        Parameters
+        ----------
+        given, options :
+            What NumPy's method takes.
+
+        Raises
+        ------
+        Confidential
+            Always.
+        """
         raise confidential_error()
 
     def __repr__(self) -> str:
         return f"<Losses of {self.size}: {STAMP}>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
 
 
 def find_median(losses: Floats) -> float:

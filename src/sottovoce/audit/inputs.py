@@ -13,6 +13,7 @@ question                     method                   coordinates of a row
 posterior sample             (fixed or adaptive λ)    φ of the unit ball
 ridge                        output-tight             (½, z), on the grid of the sums
 ridge                        output                   (1, z + ½), on the grid of the sums
+ridge without an intercept   output-tight, output     z, or 2z, on the grid of the sums
 
 The smallest eigenvalue of XᵀX, which an adaptive posterior sample releases first, without a row
 that is u in the eigenvectors: the root t of Σ u_k²/(λ_k − t) = 1 below λ_1.
@@ -32,8 +33,9 @@ B, Y     norm and label of the domain, times the largest root of a weight
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,13 +75,25 @@ from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
 from sottovoce.data.source import DataSource, find_schema
 from sottovoce.errors import InvalidBounds, InvalidParameter, TooFewRows, WrongType
 from sottovoce.estimator import get_budgets, read_source, refuse_invalid_rows
-from sottovoce.estimators import find_question, is_audited, load, posterior_mechanism, ridge_output
-from sottovoce.estimators.base import find_norm
+from sottovoce.estimators import (
+    find_question,
+    find_recorded,
+    is_audited,
+    load,
+    posterior_mechanism,
+    ridge_output,
+)
+from sottovoce.estimators.baseline_questions import BASELINE
+from sottovoce.estimators.baselines import Threshold, Uniform
+from sottovoce.estimators.column import find_norm
 from sottovoce.estimators.posterior import Posterior
 from sottovoce.estimators.posterior_mechanism import shorten_rows
 from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import Bounds
+
+#: Parameters that a plan chooses where they are not given, and a release tells either way.
+CHOSEN_PARAMETERS = ("alpha", "noise_variance")
 
 
 def find_release(est: object) -> tuple[Release, Any]:
@@ -90,7 +104,10 @@ def find_release(est: object) -> tuple[Release, Any]:
     if isinstance(est, Release):
         return est, rebuild_estimator(est)
     question = find_question(type(est))
-    if question is None or question.audited is None:
+    inside = getattr(est, "estimator_", None)
+    if question is None and inside is not None and not hasattr(est, "threshold"):
+        return find_release(inside)  # a baseline that gives its estimator other budgets
+    if question is None or (question.audited is None and question.replay is None):
         raise unauditable_error()
     release: Any = getattr(est, "release_", None)
     if release is None:
@@ -101,7 +118,7 @@ def find_release(est: object) -> tuple[Release, Any]:
             parameter="est",
         )
     # A model that was read back from a release of an earlier version has no bounds of its own.
-    if getattr(est, "bounds", None) is None:
+    if getattr(est, "bounds", getattr(est, "label_bounds", None)) is None:
         return release, rebuild_estimator(release)
     _refuse_unauditable(release)
     return release, est
@@ -118,26 +135,37 @@ def rebuild_estimator(release: Release) -> Any:
     return load(release)
 
 
+def has_known_law(release: Release) -> bool:
+    """Whether the law of everybody's loss is known exactly, and not only what it was."""
+    question = find_recorded(release.question)
+    return question is not None and question.is_audited(release.parameters)
+
+
 def has_posterior_noise(release: Release) -> bool:
     """Whether the release is a sample from a posterior, of a concentration γ."""
     return "gamma" in release.noise
 
 
 def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
-    """Yield the estimator, and, as a release does not say whether its floor was given, the same
-    with that floor.
+    """Yield the estimator, and, as a release does not say whether a number was given or chosen, the
+    same with the other of both.
     """
     yield model
     if getattr(model, "floor", 0.0) is None:
         yield clone(model).set_params(floor=float(release.noise["floor"]))
+    for name in CHOSEN_PARAMETERS:
+        if getattr(model, name, None) is not None:
+            yield clone(model).set_params(**{name: None})
+    if getattr(model, "cells", 0) is None and "cells" in release.grid:
+        yield clone(model).set_params(cells=int(release.grid["cells"]))
 
 
 def unauditable_error() -> InvalidParameter:
     """The refusal of models whose per-instance loss is not known."""
     return InvalidParameter(
-        "The per-instance loss of this model is not known, or this library did not release it.",
-        "It is known for posterior samples, adaptive or not, for ridge regressions by the methods "
-        "output and output-tight, and for the Gaussian mechanisms that the library describes.",
+        "The loss of each person to this release is not known, or this library did not make it.",
+        "It is known for every question of the library, and for the Gaussian mechanisms that it "
+        "describes; not for samples of people, whose dropping is secret.",
         "Audit one of these; what any other release promises is written in it.",
         parameter="release",
     )
@@ -227,6 +255,7 @@ def read_rows_input(release: Release, model: Any, rows: Dataset) -> AuditInput:
         promised=_fill_largest_epsilon(release, len(y))
         if promise is None
         else promise.amounts[kinds],
+        promised_delta=release.guarantee.get("delta"),
         neighbours=release.guarantee["neighbours"],
         owner=owner,
         people=budgets.people,
@@ -269,7 +298,7 @@ def _read_release_domain(release: Release) -> Domain:
     given = release.parameters
     low, high = given["label"]
     if not has_posterior_noise(release):
-        d = Recoding.from_dict(given["features"]).width + 1
+        d = Recoding.from_dict(given["features"]).width + has_constant(given)
         return Domain(math.sqrt(d) / (1 if given["method"] == "output" else 2), 1.0, False)
     every = find_norm(release) is not None and not given["fit_intercept"] and low == -high
     return Domain(
@@ -286,14 +315,22 @@ def _transform_rows(release: Release, values: Floats, labels: Floats) -> tuple[F
     given = release.parameters
     if not has_posterior_noise(release):
         whole = to_whole_numbers(values, labels) / UNIT
-        change = ridge_output.make_coordinates(given["method"], whole.shape[1] - 1)
-        return whole[:, :-1] @ change.T, whole[:, -1].copy()
+        own = whole[:, int(not has_constant(given)) : -1]
+        change = ridge_output.make_coordinates(
+            given["method"], own.shape[1], fit_intercept=has_constant(given)
+        )
+        return own @ change.T, whole[:, -1].copy()
     (low, high) = given["label"]
     (middle, half) = posterior_mechanism.get_label_scale(
         tuple(given["label"]), given["fit_intercept"]
     )
     own = (low + high) / 2 + (high - low) / 2 * labels
     return values.copy(), np.clip((own - middle) / half, -1.0, 1.0)
+
+
+def has_constant(given: Mapping[str, Any]) -> bool:
+    """Whether a regression has an intercept; only those without one say so."""
+    return bool(given.get("fit_intercept", True))
 
 
 def prepare_rows(release: Release, model: Any, X: TableLike, y: Any) -> tuple[Floats, Floats]:
@@ -325,18 +362,78 @@ def _find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) ->
         if budgets.n_rows != _count_rows(release, budgets):
             raise _other_rows_error()
         return None
+    return find_plan(release, model, budgets, rows)[1]
+
+
+def find_plan(release: Release, model: Any, budgets: Budgets, rows: Dataset) -> tuple[Any, Plan]:
+    """Return the estimator and the plan of a release that was planned with budgets."""
+    told = json.dumps(release.parameters, sort_keys=True)
     for candidate in iterate_candidates(release, model):
-        plan: Plan = candidate.plan_for(budgets, rows)
-        if plan.digest == release.certificate.plan_digest:
-            refuse_invalid_rows(model, plan, rows)
-            return plan
-    raise InvalidParameter(
+        asked = restore_baseline(release, candidate)
+        plan: Plan = asked.plan_for(budgets, rows)
+        same = json.dumps(plan.parameters, sort_keys=True) == told
+        if same and plan.digest == release.certificate.plan_digest:
+            refuse_invalid_rows(asked, plan, rows)
+            if asked is not candidate:  # rows are looked at as the question inside has them
+                plan = asked.plan_inside(budgets, rows)
+            return candidate, plan
+    raise _other_plan_error()
+
+
+def restore_baseline(release: Release, model: Any) -> Any:
+    """Return the question of a release: the model, or the baseline around it that the release
+    tells.
+    """
+    told = release.parameters.get(BASELINE)
+    if not isinstance(told, dict):
+        return model
+    if told.get("name") == "uniform":
+        return Uniform(model).to_question()
+    return Threshold(model, threshold=told.get("epsilon")).to_question()
+
+
+def _other_plan_error() -> InvalidParameter:
+    return InvalidParameter(
         "These budgets, rows or columns are not those that the release was planned with.",
         "Everybody's weight follows from them, and the plan's fingerprint is in the release.",
         "Give the budgets, the people and the table as they were then, with the same version of "
         "sottovoce.",
         parameter="epsilon",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _OwnerCollector:
+    """The kernel that hands over kinds and owners of rows, batch by batch in their order."""
+
+    owner: GroupLookup
+    person: GroupLookup | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.owner.columns
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def __call__(self, batch: Any) -> list[Any]:
+        kinds = np.asarray(self.owner.kinds(batch))
+        if self.person is None:
+            return [(kinds, np.zeros(0, dtype=np.int64))]
+        return [(kinds, np.asarray(self.person.kinds(batch)))]
+
+
+def collect_owners(budgets: Budgets, rows: Dataset) -> tuple[Any, Any]:
+    """Return the kind of each row's person, and who that is; None where rows are the people."""
+    person = None
+    streamed = budgets.unit == "person" and budgets.owner is None
+    if streamed:  # in a file a row's person is found by name
+        person = replace(rows.owner, codes=None)
+    parts = rows.engine.fold(_OwnerCollector(rows.owner, person))
+    kinds, owners = (np.concatenate(part).astype(np.int64) for part in zip(*parts, strict=True))
+    if streamed:
+        return kinds, owners
+    return kinds, budgets.owner
 
 
 def _compute_weights(release: Release, plan: Plan) -> Floats:
@@ -466,6 +563,7 @@ class AuditInput:
         [Any, Any], tuple[Floats, Floats]
     ]  # features and labels as people know them → x, y
     promised: Floats | None = None  # one a row: what its person was promised
+    promised_delta: float | None = None  # at which δ, where the promise has one
     neighbours: str = ""  # of that promise
     owner: NDArray[np.int64] | None = None  # row → person; None where each row is a person
     people: Any = None  # their names in order, where they have any

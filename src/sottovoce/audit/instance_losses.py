@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,30 +59,59 @@ from sottovoce.audit.mechanisms import (
 )
 from sottovoce.budgets import BudgetLike
 from sottovoce.errors import InvalidInput, InvalidParameter
+from sottovoce.units import format_count
+
+if TYPE_CHECKING:
+    from sottovoce.audit.realised import RealisedLosses
+    from sottovoce.estimators.posterior import Posterior
+
+
+@overload
+def per_instance(
+    est: GaussianOutput | GaussianObjective | Posterior,
+    X: TableLike,
+    y: ColumnLike | None = None,
+    delta: float = 1e-6,
+    *,
+    epsilon: BudgetLike | None = None,
+    groups: ColumnLike | None = None,
+) -> PerInstance: ...
+
+
+@overload
+def per_instance(
+    est: object,
+    X: TableLike,
+    y: ColumnLike | None = None,
+    delta: float = 1e-6,
+    *,
+    epsilon: BudgetLike | None = None,
+    groups: ColumnLike | None = None,
+) -> PerInstance | RealisedLosses: ...
 
 
 def per_instance(
     est: object,
     X: TableLike,
-    y: ColumnLike,
+    y: ColumnLike | None = None,
     delta: float = 1e-6,
     *,
     epsilon: BudgetLike | None = None,
     groups: ColumnLike | None = None,
-) -> PerInstance:
-    """Return each row's exact loss to a release, confidentially.
+) -> PerInstance | RealisedLosses:
+    """Return what each row lost to a release, confidentially.
 
     Parameters
     ----------
     est :
-        A fitted PosteriorSample, AdaptivePosteriorSample or Ridge with an output method, a Release
-        of one of them, or a description: GaussianOutput or GaussianObjective.
+        A fitted estimator of this library, a Release of one, or a description: GaussianOutput or
+        GaussianObjective.
     X :
-        The features that were fitted.
+        The features, or the one column, that were fitted; a table whose column y names, too.
     y :
         The labels that were fitted.
     delta : float
-        δ at which losses are told.
+        δ at which losses are told, where they are an ε at δ.
     epsilon :
         Budgets, as they were given to fit.
     groups :
@@ -90,8 +119,9 @@ def per_instance(
 
     Returns
     -------
-    PerInstance
-        The losses, for the curator alone.
+    PerInstance or RealisedLosses
+        The losses, for the curator alone: exact at δ for posterior samples and for noise on the
+        solution; the loss of this very release for all others.
 
     Raises
     ------
@@ -115,8 +145,24 @@ def per_instance(
     """
     level = one_probability(delta)
     if isinstance(est, GaussianOutput | GaussianObjective):
-        return PerInstance(read_described_input(est, X, y, epsilon, groups), level)
-    return PerInstance(inputs.read_audit_input(est, X, y, epsilon, groups), level)
+        return PerInstance(read_described_input(est, X, _require(y), epsilon, groups), level)
+    release, _ = inputs.find_release(est)
+    if inputs.has_known_law(release):
+        return PerInstance(inputs.read_audit_input(est, X, _require(y), epsilon, groups), level)
+    from sottovoce.audit.realised import read_realised  # which stands on this file
+
+    return read_realised(est, X, y, level, epsilon, groups)
+
+
+def _require(y: Any) -> Any:
+    if y is None:
+        raise InvalidParameter(
+            "There are no labels.",
+            "An audit of a model looks at features and labels.",
+            "Pass y.",
+            parameter="y",
+        )
+    return y
 
 
 class PerInstance(ConfidentialObject):
@@ -138,7 +184,7 @@ class PerInstance(ConfidentialObject):
         return True
 
     def __repr__(self) -> str:
-        return f"<PerInstance of {len(self)} rows: {STAMP}>"
+        return f"<PerInstance of {format_count(len(self), 'row')}: {STAMP}>"
 
     __str__ = __repr__
 
@@ -156,6 +202,11 @@ class PerInstance(ConfidentialObject):
     def residual(self) -> ConfidentialArray:
         """r_i; a row with a large one has a label that the others do not foretell."""
         return ConfidentialArray.of(self._change.residual)
+
+    @property
+    def told_as(self) -> str:
+        """What kind of number a loss is, in words."""
+        return f"as ε at δ = {self.delta:g}"
 
     @property
     def exactness(self) -> str:
@@ -181,6 +232,11 @@ class PerInstance(ConfidentialObject):
         Empty for a mechanism that is only described.
         """
         return self._setting.neighbours
+
+    @property
+    def promised_delta(self) -> float | None:
+        """The δ of the promise; None where it is pure."""
+        return self._setting.promised_delta
 
     @property
     def promised(self) -> ConfidentialArray | None:
@@ -409,11 +465,12 @@ SUMMARY_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 class Summary(ConfidentialObject):
     """Quantiles and moments of ε over the people in the data. ``print`` it to read it."""
 
-    def __init__(self, audit: PerInstance) -> None:
+    def __init__(self, audit: Any) -> None:
         super().__init__()
         losses = np.asarray(audit.epsilon)
         self.rows = len(losses)
         self.delta = audit.delta
+        self.told_as = audit.told_as
         self.exactness = audit.exactness
         self.quantiles = dict(
             zip(
@@ -431,6 +488,7 @@ class Summary(ConfidentialObject):
             self.promised = None
         else:
             self.promised = (float(promised.min()), float(promised.max()))
+        self.promised_delta = audit.promised_delta
         self.neighbours = audit.neighbours
         if audit.eigenvalue is None:
             self.eigenvalue = None
@@ -441,7 +499,7 @@ class Summary(ConfidentialObject):
     def __str__(self) -> str:
         lines = [
             STAMP,
-            f"What {self.rows:,} rows lost, as ε at δ = {self.delta:g} ({self.exactness}).",
+            f"What {format_count(self.rows, 'row')} lost, {self.told_as} ({self.exactness}).",
             "  "
             + ", ".join(
                 f"{_name_quantile(share)} {value:.3g}" for share, value in self.quantiles.items()
@@ -457,14 +515,19 @@ class Summary(ConfidentialObject):
                 f"Any record that bounds allow, with these rows: {self.for_all:.3g} at most."
             )
         if self.promised is not None:
+            at = ""
+            if self.promised_delta is not None:
+                at = f" at δ = {self.promised_delta:g}"
             lines.append(
                 f"Promised, for every table (neighbours by {self.neighbours}): "
-                f"{_format_range(*self.promised)}."
+                f"{_format_range(*self.promised)}{at}."
             )
         return "\n".join(lines)
 
 
-def _find_worst_bound(audit: PerInstance) -> float | None:
+def _find_worst_bound(audit: Any) -> float | None:
+    if not isinstance(audit, PerInstance):
+        return None
     try:
         return audit.for_all().bound
     except InvalidInput:  # no domain, or no proof
@@ -546,10 +609,11 @@ def _compute_facts(audit: PerInstance, owner: NDArray[np.int64], people: int) ->
         name: np.bincount(owner, values, minlength=people) / np.maximum(rows, 1)
         for name, values in by_row.items()
     }
-    return {name: _divide_by_median(values) for name, values in {**means, "rows": rows}.items()}
+    return {name: divide_by_median(values) for name, values in {**means, "rows": rows}.items()}
 
 
-def _divide_by_median(values: Floats) -> Floats:
+def divide_by_median(values: Floats) -> Floats:
+    """Returns numbers as multiples of their median; ones where that is 0."""
     middle = float(np.median(values))
     if 0 < middle < np.inf:
         return values / middle

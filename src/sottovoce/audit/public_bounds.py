@@ -13,6 +13,10 @@ h/γ) and h ≤ h_u, and so their loss: by a function of their own record and of
     z        so many deviations that a normal variable is larger with probability β (β/2 each where
              λ̃ was released, too)
     μ, a     h_u/(1 − h_u), √γ·e_u/(1 − h_u)
+
+With noise in the objective, of the default regression and of logistic regression, what was lost to
+this very release is bounded with certainty: |L| ≤ N(a·∇ℓ) + log(1 + a·ℓ''·φᵀΛ⁻¹φ) for each fit, at
+the published θ (theorem 14), and by its charge for each choice.
 """
 
 from __future__ import annotations
@@ -83,14 +87,22 @@ class Mine:
             factor = units.format_odds(self.epsilon)
         else:
             factor = f"e^{round_upward(self.epsilon)}"
+        if self.beta == 0:
+            at = "as it was published"
+            certain = "It is certain."
+        else:
+            at = f"at δ = {self.delta:g}"
+            certain = (
+                f"It is wrong with probability {self.beta:g} at most, over the noise of the "
+                "release."
+            )
         lines = [
-            f"Your row lost at most ε = {round_upward(self.epsilon)} to this release (at δ = "
-            f"{self.delta:g}); everybody was promised {round_upward(self.promised)} or less.",
+            f"Your row lost at most ε = {round_upward(self.epsilon)} to this release ({at}); "
+            f"everybody was promised {round_upward(self.promised)} or less.",
             "What it means: whether your row was in the table or not changes the odds of any guess "
             f"by a factor of at most {factor}.",
             "This was computed from your own row and from what is published; nobody else was "
-            "asked. It is wrong with "
-            f"probability {self.beta:g} at most, over the noise of the release.",
+            f"asked. {certain}",
             "Keep it to yourself if your row is private: it depends on your row.",
         ]
         return "\n".join(lines)
@@ -140,9 +152,11 @@ class _LossBounds(NamedTuple):
 def mine(
     release: Release, record: tuple[Any, Any], beta: float = 0.01, *, weight: float | None = None
 ) -> Mine:
-    """Return a bound on one's own row's loss from a published posterior sample alone.
+    """Return a bound on one's own row's loss from a published model alone.
 
-    It is for one row, and says nothing about several of one person together.
+    It is for one row, and says nothing about several of one person together. For a posterior sample
+    it is an ε at δ; for the default regression and for logistic regression it is for what was lost
+    to this very release, and certain.
 
     Parameters
     ----------
@@ -153,7 +167,9 @@ def mine(
     beta : float
         Probability with which the bound may fail.
     weight : float, optional
-        The row's weight, where people have different ones.
+        The row's weight in a posterior sample or a classifier, or one's own promised ε in a
+        regression, where people have different ones; for the last two, if not given, the largest
+        that anybody has.
 
     Returns
     -------
@@ -163,9 +179,11 @@ def mine(
     Raises
     ------
     InvalidInput
-        The release is not a posterior sample, or the record cannot be used.
+        The release is of another kind, or the record cannot be used.
     """
     x, y = split_record(record)
+    if isinstance(release, Release) and not inputs.has_posterior_noise(release):
+        return _bound_own_model_loss(release, make_row(x), y, weight)
     found = _compute_bounds(
         release, make_row(x), np.atleast_1d(to_doubles(y, "The label", "record")), beta, weight
     )
@@ -215,6 +233,17 @@ def bounds(
         The bounds, each a function of its row and of public numbers.
     """
     return _compute_bounds(release, X, y, beta, weight).epsilon
+
+
+def _bound_own_model_loss(release: Release, x: TableLike, y: Any, weight: Any) -> Mine:
+    """The bound for noise in the objective, from what each stage published."""
+    from sottovoce.audit import own_bounds
+
+    promised = float(release.guarantee["epsilon"]["most"])
+    found = own_bounds.bound_realised_loss(release, x, y, weight)
+    return Mine(
+        min(found.epsilon, promised), 0.0, 0.0, found.fit, 0.0, promised, found.share, found.pull
+    )
 
 
 def _compute_bounds(
@@ -310,9 +339,10 @@ def _read_common_weight(release: Release) -> float:
 def _refuse_other_releases(release: object, beta: object) -> None:
     if not isinstance(release, Release) or not inputs.has_posterior_noise(release):
         raise InvalidParameter(
-            "Only from a published posterior sample can a loss be bounded.",
+            "Only from a published posterior sample can losses of many rows be bounded at δ.",
             "Its noise has a shape that tells how far predictions are off.",
-            "Pass the Release of sv.PosteriorSample or sv.AdaptivePosteriorSample.",
+            "Pass the Release of sv.PosteriorSample or sv.AdaptivePosteriorSample; sv.audit.mine "
+            "takes one row and a regression or a classifier, too.",
             parameter="release",
         )
     if not (isinstance(beta, float) and 0 < beta < 0.5):
