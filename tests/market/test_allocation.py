@@ -303,6 +303,7 @@ def test_payments_not_asked_for_are_not_shown():
         ({"trade_off": 1e-40}, InvalidParameter),
         ({"cost_range": (1e46, 1e83)}, InvalidBounds),
         ({"cost_range": (0.0, 1e-20)}, InvalidBounds),
+        ({"cost_range": (0.0, 1e307)}, InvalidBounds),
         ({"coin": 1e-40}, InvalidParameter),
         ({"trade_off": np.nan}, InvalidParameter),
         ({"trade_off": "much"}, InvalidParameter),

@@ -30,10 +30,12 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.arrays import ColumnLike, Floats, TableLike
-from sottovoce.budgets import LEAVE_OUT, Budgets
+from sottovoce.budgets import LEAVE_OUT, SOLD_PROMISE, Budgets
 from sottovoce.data.source import DataSource, is_rows_marker
 from sottovoce.errors import InvalidParameter, UnknownPeople
 from sottovoce.estimator import plan_dataset, read_source
+from sottovoce.ledger import Amounts, Sale
+from sottovoce.market.loss import LINEAR, SellerLoss
 from sottovoce.market.optimiser import Buyer, Whole
 from sottovoce.market.prior import Prices
 from sottovoce.schema import Bounds, Schema
@@ -41,8 +43,6 @@ from sottovoce.svg import draw_curves
 
 #: A description lists at most this many groups of sellers, an explanation this many steps of price.
 LINES = 8
-#: What sellers sell: a currency and a neighbour relation.
-SOLD_PROMISE = ("pure epsilon", "replace")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,7 @@ class Allocation:
     names: tuple[Any, ...] | None = None
     rule: str | None = None
     budget: int | None = None  # in coins
+    loss: SellerLoss = LINEAR  # what a seller loses by selling ε, in units of their cost
 
     @property
     def sold(self) -> tuple[str, str]:
@@ -73,6 +74,11 @@ class Allocation:
     def epsilon(self) -> Floats:
         """What may be spent on each seller."""
         return np.asarray(units.to_epsilon(self.units), dtype=np.float64)
+
+    @property
+    def losses(self) -> Floats:
+        """What each seller loses for each unit of their cost: u(ε)."""
+        return self.loss.evaluate(self.epsilon)
 
     @property
     def payments(self) -> Floats:
@@ -170,6 +176,27 @@ class Allocation:
                 parameter="people",
             )
         return dict(zip(names, self.epsilon.tolist(), strict=True))
+
+    def to_sale(self, money: str = "") -> Sale:
+        """Return what was bought at which payments, as a ledger records it.
+
+        Parameters
+        ----------
+        money : str
+            What the money is called, such as EUR.
+
+        Returns
+        -------
+        Sale
+            For ``Session.record_sale``.
+
+        Raises
+        ------
+        InvalidParameter
+            Payments were not computed.
+        """
+        account = ", ".join(self.sold)
+        return Sale(Amounts(self._names, self.units, account), self._coins, self.coin, money)
 
     def budgets(self, groups: ColumnLike | None = None) -> Budgets:
         """Return the budgets of rows: row i is seller i's, or ``groups`` name the sellers.
@@ -314,14 +341,16 @@ class Allocation:
         lines = [
             f"The report was rounded up to the price {price:g}; ε = {self.epsilon[i]:g} is bought"
             + (f" for {float(self.payments[i]):g}." if self.coins is not None else "."),
-            "Each part of it is paid the highest price at which the seller would still have sold "
-            "it:",
+            f"Each part of {self._name_loss()} is paid the highest price at which the seller would "
+            "still have sold it:",
         ]
-        lines += [f"  {amount:.6g} of ε at {at:g}" for amount, at in parts]
+        what = "ε" if self.loss.is_linear else "the loss"
+        lines += [f"  {amount:.6g} of {what} at {at:g}" for amount, at in parts]
         return "\n".join([*lines, *TRUTH_SENTENCES])
 
     def __repr__(self) -> str:
-        return f"<Allocation of ε = {self.total_epsilon:.6g} over {len(self.units)} sellers>"
+        sellers = units.format_count(len(self.units), "seller")
+        return f"<Allocation of ε = {self.total_epsilon:.6g} over {sellers}>"
 
     @property
     def _coins(self) -> Whole:
@@ -365,9 +394,17 @@ class Allocation:
             return ""
         return f" for {self.total:g}"
 
+    def _name_loss(self) -> str:
+        if self.loss.is_linear:
+            return "it"
+        return f"its loss u(ε) = {self.loss.describe()}"
+
     def _split_payment(self, i: int) -> list[tuple[float, float]]:
-        """Return how much of ε is paid which price, joined where there are many steps."""
-        curve = np.append(self.curves[self.code[i]], 0)[self.step[i] :]
+        """Return how much of the loss is paid which price, joined where there are many steps."""
+        sold = self.curves[self.code[i]]
+        if not self.loss.is_linear:
+            sold = self.loss.evaluate(sold / units.UNITS_PER_EPSILON) * units.UNITS_PER_EPSILON
+        curve = np.append(sold, 0)[self.step[i] :]
         drops = -np.diff(curve)
         at = self.prices.values[self.step[i] :]
         where = np.flatnonzero(drops)

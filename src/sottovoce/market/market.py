@@ -30,6 +30,7 @@ from sottovoce import units
 from sottovoce.arrays import ColumnLike, Floats, check_same_length, to_doubles, to_numbers
 from sottovoce.errors import InvalidBounds, InvalidParameter, MissingValues
 from sottovoce.market.allocation import Allocation, Frontier, Point
+from sottovoce.market.loss import LINEAR, SellerLoss, refuse_steep
 from sottovoce.market.optimiser import Buyer, continuous
 from sottovoce.market.optimiser import make_totals as public_totals
 from sottovoce.market.payments import Offers
@@ -65,6 +66,9 @@ MENU_STEPS = (
     9,
 )
 MENU = np.outer(10.0 ** np.arange(-6, 3), MENU_STEPS).ravel()
+#: How many prices there are, where nobody says so.
+DEFAULT_PRICES = 128
+CONVEX_PRICES = 32
 #: Money is worth no more error than this, and no less than one over it; budgets lie in the same
 #: range.
 LARGEST_AMOUNT = 1e30
@@ -110,11 +114,15 @@ class Market:
     prior :
         Law of costs, one for all or one a seller; if not given, uniform on the range.
     prices :
-        How many prices there are, or the list of them.
+        How many prices there are, or the list of them; if not given, 128, or 32 where the loss is
+        not linear.
     coin :
         The smallest amount of money; payments are whole numbers of coins.
     largest_share :
         k, to buy at most k/m of the total from anybody.
+    loss :
+        u, of which a seller loses their cost times u(ε): one of sv.market.loss; ε itself if not
+        given.
     """
 
     costs: Mapping[Any, float] | ColumnLike
@@ -129,15 +137,23 @@ class Market:
     cap: ArrayLike = 1.0
     menu: ArrayLike | None = None
     prior: Prior | Sequence[Prior] | None = None
-    prices: int | ArrayLike = 128
+    prices: int | ArrayLike | None = None
     coin: float | None = None
     largest_share: float | None = None
+    loss: SellerLoss = LINEAR
 
     def __post_init__(self) -> None:
+        if not isinstance(self.loss, SellerLoss):
+            raise InvalidParameter(
+                "This is no loss.",
+                "A loss is a public function of ε that increases and is convex.",
+                "Pass one of sv.market.loss, such as sv.market.loss.power(2).",
+                parameter="loss",
+            )
         self._buyer, self._coin, self._offers  # refuses what cannot be used  # noqa: B018
 
     def __repr__(self) -> str:
-        return f"<Market of {len(self._reports)} sellers>"
+        return f"<Market of {units.format_count(len(self._reports), 'seller')}>"
 
     def allocate(self, pay: bool = True) -> Allocation:
         """Return what is bought from whom.
@@ -191,6 +207,9 @@ class Market:
             book = self._offers
         else:
             book = self._make_offers(self._price_list.up_to(reserve))
+        if not self.loss.is_linear:
+            deal = book.allocate_convex(self._buyer, self._coin, coins, rule)
+            return deal.with_budget_rule(rule, coins)
         if rule == "ceiling":
             totals = book.limit_totals(coins, self._coin, self._totals())
             return book.allocate(self._buyer, totals, self._coin).with_budget_rule(rule, coins)
@@ -243,7 +262,7 @@ class Market:
             psi = np.array([t[k] for t, k in zip(tables, step, strict=True)])
         psi = psi[np.isfinite(psi) & (psi > 0)]
         (mu, sigma) = self._find_constants()
-        if not (psi.size and sigma > 0):
+        if not (psi.size and sigma > 0 and self.loss.is_linear):
             return Point(trade_off, math.inf, 0.0, 0.0)
         epsilon, _ = continuous(psi, mu, sigma, trade_off)
         total = float(epsilon.sum())
@@ -323,6 +342,8 @@ class Market:
     @cached_property
     def _price_list(self) -> Prices:
         prices: Any = self.prices
+        if prices is None:
+            prices = DEFAULT_PRICES if self.loss.is_linear else CONVEX_PRICES
         if np.ndim(prices):
             return Prices.from_values(prices)
         return Prices.between(*self._range, prices)
@@ -403,8 +424,8 @@ class Market:
             )
         if not _is_plausible(to_number(self.coin)):
             raise InvalidParameter(
-                "The coin is not positive, or beyond all meaning.",
-                "",
+                "The coin is not positive, or too large or small.",
+                f"A coin is an amount of money from {1 / LARGEST_AMOUNT:g} to {LARGEST_AMOUNT:g}.",
                 "Pass coin=0.01 for cents.",
                 parameter="coin",
             )
@@ -413,8 +434,8 @@ class Market:
     def _coins(self, budget: float) -> int:
         if not _is_plausible(to_number(budget)):
             raise InvalidParameter(
-                "The budget is not positive, or beyond all meaning.",
-                "Privacy is not given away.",
+                "The budget is not positive, or too large or small.",
+                f"It is an amount of money from {1 / LARGEST_AMOUNT:g} to {LARGEST_AMOUNT:g}.",
                 "Pass an amount of money.",
                 parameter="budget",
             )
@@ -439,7 +460,13 @@ class Market:
             names = tuple(self.costs)
         else:
             names = None
-        return Offers.of(prices, self._reports, self._limits, self._laws, names)
+        # Where sellers report caps, the largest that anybody may report is public, and theirs not.
+        if np.ndim(self.cap):
+            most = MAX_EPSILON
+        else:
+            most = float(self._limits[0]) / units.UNITS_PER_EPSILON
+        refuse_steep(self.loss, float(self._limits.max()) / units.UNITS_PER_EPSILON)
+        return Offers.of(prices, self._reports, self._limits, self._laws, names, self.loss, most)
 
 
 def _is_plausible(money: float) -> bool:

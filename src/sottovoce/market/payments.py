@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from sottovoce import units
 from sottovoce.arrays import Floats
-from sottovoce.market import optimiser
+from sottovoce.market import convex, optimiser
 from sottovoce.market.allocation import Allocation
+from sottovoce.market.loss import LINEAR, UNITS_PER_LOSS, SellerLoss
 from sottovoce.market.optimiser import Buyer, Solutions, Subproblems, Supply, Whole
 from sottovoce.market.prior import Prices, Prior, virtual_costs
 
@@ -45,6 +46,10 @@ FACTOR_BITS = 24
 #: Up to this many moves (types × prices) totals of payments are computed for every one; beyond they
 #: are bounded.
 MAX_MOVES = 512
+#: Of a budget for losses that are not linear this part is kept back, for the accuracy of the rule.
+BUDGET_SLACK = Fraction(1, 10**6)
+#: Halvings that find a whole number of billionths.
+HALVINGS = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +63,19 @@ class Offers:
     code: Whole  # seller → type; -1 above all prices
     tops: Whole  # by class: how many prices it may be paid
     names: tuple[Any, ...] | None
+    loss: SellerLoss = LINEAR
+    most: float = 1.0  # the largest ε that anybody may sell, whoever reports which cap
 
     @classmethod
     def of(
-        cls, prices: Prices, costs: Floats, limits: Floats, laws: list[Prior], names: Any
+        cls,
+        prices: Prices,
+        costs: Floats,
+        limits: Floats,
+        laws: list[Prior],
+        names: Any,
+        loss: SellerLoss | None = None,
+        most: float = 1.0,
     ) -> Offers:
         """Return the book of these reports."""
         step = prices.step(costs)
@@ -77,12 +91,15 @@ class Offers:
         supply = Supply.of(virtual, caps[pairs % len(caps)], counts)
         types = SellerTypes.of(counts)
         code = np.where(sells, np.searchsorted(types.whose * steps + types.price, cells), -1)
-        return cls(prices, np.where(sells, step, steps), supply, types, code, tops, names)
+        asked = np.where(sells, step, steps)
+        return cls(prices, asked, supply, types, code, tops, names, loss or LINEAR, most)
 
     def allocate(
         self, buyer: Buyer, totals: Floats, coin: Fraction, pay: bool = True
     ) -> Allocation:
         """Return what is bought at which payment; nothing, where no total can be reached."""
+        if not self.loss.is_linear:
+            return self._pay_sellers(buyer, self._compute_convex(buyer), coin, pay)
         if pay:
             curves = self._compute_curves(buyer, totals)
         else:
@@ -104,6 +121,56 @@ class Offers:
         )
         scaled = curves.units * factors.astype(np.int64)[:, None] >> FACTOR_BITS
         return self._pay_sellers(buyer, replace(curves, units=scaled), coin)
+
+    def allocate_convex(self, buyer: Buyer, coin: Fraction, budget: int, rule: str) -> Allocation:
+        """Return what is bought within a budget where the loss is not linear.
+
+        Under a ceiling, Σu is at most budget/(highest price) at every public point. Otherwise the
+        losses of each are scaled by a factor from the others' reports alone.
+        """
+        highest = int(self.prices.whole[-1]) * Fraction(2) ** self.prices.exponent
+        # Each payment is rounded up by less than a coin, and each loss by less than its unit.
+        left = max(0, budget - len(self.step)) * coin / highest
+        left = (left - Fraction(len(self.step), UNITS_PER_LOSS)) * (1 - BUDGET_SLACK)
+        if left <= 0:
+            return self._pay_sellers(buyer, self._buy_nothing(), coin)
+        if rule == "ceiling":
+            curves = self._compute_convex(buyer, float(left))
+        else:
+            curves = self._compute_convex(buyer)
+            curves = replace(curves, units=self._scale_losses(curves, left))
+        deal = self._pay_sellers(buyer, curves, coin)
+        # The accuracy of the rule excludes it (docs/theory/market.md); money is never overspent.
+        if deal.coins is None or sum(deal.coins.tolist()) > budget:
+            return self._pay_sellers(buyer, self._buy_nothing(), coin)
+        return deal
+
+    def _buy_nothing(self) -> SaleCurves:
+        shape = (len(self.types), len(self.prices))
+        return SaleCurves(np.zeros(shape, dtype=np.int64), np.zeros(shape))
+
+    def _compute_convex(self, buyer: Buyer, ceiling: float | None = None) -> SaleCurves:
+        points = convex.make_points(len(self.step), self.most, self.loss, ceiling)
+        market = convex.ConvexMarket.of(self.supply, buyer, self.loss, points)
+        found = market.compute_curves(self.types.whose, self.types.price, self.tops)
+        return SaleCurves(found.sold, found.losses)
+
+    def _scale_losses(self, curves: SaleCurves, left: Fraction) -> Whole:
+        """Return the largest sales whose losses are at most the seller's factor of what they
+        were.
+        """
+        worst = curves.total.max(axis=1)
+        share = [min(1.0, float(left) / total) if total else 0.0 for total in worst.tolist()]
+        allowed = self.loss.evaluate(curves.units / units.UNITS_PER_EPSILON)
+        allowed = allowed * np.array(share)[:, None]
+        low = np.zeros_like(curves.units)
+        high = curves.units.copy()
+        for _ in range(HALVINGS):
+            middle = (low + high + 1) // 2
+            fits = self.loss.evaluate(middle / units.UNITS_PER_EPSILON) <= allowed
+            low = np.where(fits, middle, low)
+            high = np.where(fits, high, np.maximum(middle - 1, low))
+        return make_nonincreasing(low)
 
     def limit_totals(self, budget: int, coin: Fraction, totals: Floats) -> Floats:
         """Return the totals at which payments cannot exceed the budget, and the largest such
@@ -151,9 +218,15 @@ class Offers:
         self, buyer: Buyer, curves: SaleCurves, coin: Fraction, pay: bool = True
     ) -> Allocation:
         own = curves.units[np.arange(len(self.types)), self.types.price]
-        exact = compute_payments(self.prices, curves.units, self.types.price)
-        if pay:
+        if self.loss.is_linear:
+            lost = curves.units
+        else:
+            lost = self.loss.count(curves.units)
+        exact = compute_payments(self.prices, lost, self.types.price)
+        if pay and self.loss.is_linear:
             coins = round_to_coins(self.prices, exact, coin)
+        elif pay:
+            coins = round_to_coins(self.prices, exact, coin, UNITS_PER_LOSS)
         else:
             coins = np.zeros(len(own), dtype=np.int64)
         sells = self.code >= 0
@@ -169,6 +242,7 @@ class Offers:
             self.code,
             buyer,
             self.names,
+            loss=self.loss,
         )
 
     def _bound_payments(self, buyer: Buyer, totals: Floats, curves: SaleCurves) -> list[int]:
@@ -426,8 +500,8 @@ def _find_candidates(
 
 
 def compute_payments(prices: Prices, curve: Whole, step: Whole) -> list[int]:
-    """Return t of each row of curves at its own price, in billionths of the prices' power of
-    two.
+    """Return t of each row of curves at its own price, in the curves' units of the prices' power
+    of two.
     """
     rises = np.diff(prices.whole, prepend=0)
     rises = np.where(np.arange(len(prices)) > step[:, None], rises, 0)
@@ -435,7 +509,9 @@ def compute_payments(prices: Prices, curve: Whole, step: Whole) -> list[int]:
     return [int(t) for t in own + (rises * curve).sum(axis=1)]
 
 
-def round_to_coins(prices: Prices, amounts: list[int], coin: Fraction) -> NDArray[np.int64]:
-    """Return amounts of ``exact`` in coins, each rounded up."""
-    rate = Fraction(2) ** prices.exponent / units.UNITS_PER_EPSILON / coin
+def round_to_coins(
+    prices: Prices, amounts: list[int], coin: Fraction, per_one: int = units.UNITS_PER_EPSILON
+) -> NDArray[np.int64]:
+    """Return amounts of ``exact`` in coins, each rounded up; losses are in parts of ``per_one``."""
+    rate = Fraction(2) ** prices.exponent / per_one / coin
     return np.array([-(-t * rate.numerator // rate.denominator) for t in amounts], dtype=np.int64)

@@ -323,6 +323,8 @@ class Prices:
         ------
         InvalidParameter
             A number cannot be used.
+        InvalidBounds
+            The highest is too large or too small for exact sums.
         """
         _refuse_range(low, high)
         if not (isinstance(steps, int | np.integer) and 1 <= steps <= 2**14):
@@ -332,6 +334,7 @@ class Prices:
                 "Pass prices=128, or a list.",
                 parameter="prices",
             )
+        _refuse_highest(high)  # before a product with it overflows
         return cls.from_values(low + (high - low) * np.arange(1, steps + 1) / steps)
 
     @classmethod
@@ -358,14 +361,7 @@ class Prices:
         values = to_doubles(prices, "prices", "prices").ravel()
         if not (values.size and np.all(np.isfinite(values)) and values[0] >= 0 and values[-1] > 0):
             raise _unordered_prices_error()
-        if not 1 / HIGHEST_PRICE <= values[-1] <= HIGHEST_PRICE:
-            raise InvalidBounds(
-                f"The highest price of a unit of ε lies above {HIGHEST_PRICE:g} or below "
-                f"{1 / HIGHEST_PRICE:g}.",
-                "Sums of so large or so small amounts would not be exact.",
-                "Count in a larger or smaller unit of money.",
-                parameter="cost_range",
-            )
+        _refuse_highest(float(values[-1]))
         exponent = math.frexp(float(values[-1]))[1] - PRICE_BITS
         whole = np.ceil(np.ldexp(values, -exponent)).astype(np.int64)
         if np.any(np.diff(whole) <= 0):
@@ -490,6 +486,17 @@ def _find_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def _lies_above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def _refuse_highest(price: float) -> None:
+    if not 1 / HIGHEST_PRICE <= price <= HIGHEST_PRICE:
+        raise InvalidBounds(
+            f"The highest price of a unit of ε lies above {HIGHEST_PRICE:g} or below "
+            f"{1 / HIGHEST_PRICE:g}.",
+            "Sums of so large or so small amounts would not be exact.",
+            "Count in a larger or smaller unit of money.",
+            parameter="cost_range",
+        )
 
 
 def _refuse_range(low: float, high: float) -> None:

@@ -36,8 +36,10 @@ from sottovoce.errors import (
     UnknownPeople,
     WrongType,
 )
-from sottovoce.market import Allocation, Frontier, Market, Prior
+from sottovoce.market import Allocation, Frontier, Market, Prior, SellerLoss
+from sottovoce.market import loss as losses
 from sottovoce.market import prior as laws
+from sottovoce.market.loss import LINEAR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
 #: Laws that are said in numbers, and the one that is read from a file.
 LAW_KINDS = ("uniform", "normal", "exponential", "lognormal")
 FROM_FILE = "empirical"
+#: Losses that are said in numbers, and the one that is read from a file with these columns.
+LOSS_WORDS = "linear, power:exponent, exponential:rate, piecewise:ε:loss:ε:loss…, table:FILE"
+LOSS_FILE = "table"
+LOSS_COLUMNS = ("epsilon", "loss")
 #: The column of limits, where none is named.
 CAP_COLUMN = "cap"
 #: With a budget and no trade-off, spending all of it counts like this much error. With 455 sellers
@@ -66,6 +72,8 @@ POSITIVE = {
     "features": "Name the number of features of the model, at least 1.",
     "norm": "Name a bound on the length of the model's coefficients, such as 1.",
     "coin": "Name the smallest amount of money, such as 0.01.",
+    "mu": "Name the μ of the bound, or leave it out: then it follows from the model.",
+    "sigma": "Name the σ of the bound, or leave it out: then it follows from the model.",
 }
 
 
@@ -102,6 +110,9 @@ class MarketTerms:
     features: int = 10
     norm: float = 1.0
     coin: float | None = None
+    mu: float | None = None
+    sigma: float | None = None
+    loss: SellerLoss = LINEAR
 
     def __post_init__(self) -> None:
         for name, remedy in POSITIVE.items():
@@ -132,6 +143,9 @@ class MarketTerms:
             norm=self.norm,
             cap=self.compute_limits(sellers),
             coin=self.coin,
+            mu=self.mu,
+            sigma=self.sigma,
+            loss=self.loss,
         )
 
     def allocate(self, sellers: Sellers) -> Allocation:
@@ -255,6 +269,32 @@ def parse_law(words: str, sellers: str, cost: str, text: TextFormat = DEFAULT_TE
         )
     prior: Prior = made(*given)
     return prior
+
+
+def parse_loss(words: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> SellerLoss:
+    """Return the loss that words like ``power:2`` or ``table:points.csv`` name."""
+    kind, _, rest = words.partition(":")
+    if kind == "linear" and not rest:
+        return losses.linear()
+    if kind == LOSS_FILE and rest:
+        table = _read_columns(rest, (), LOSS_COLUMNS, text=text)
+        points = np.column_stack([to_numbers(table[name], name) for name in LOSS_COLUMNS])
+        return losses.piecewise(points[points.any(axis=1)])  # (0, 0) may be written, and is known
+    try:
+        given = [float(number) for number in rest.split(":")]
+    except ValueError:
+        given = []
+    if kind in ("power", "exponential") and len(given) == 1:
+        made: SellerLoss = getattr(losses, kind)(given[0])
+        return made
+    if kind == "piecewise" and given and len(given) % 2 == 0:
+        return losses.piecewise(np.reshape(given, (-1, 2)))
+    raise InvalidParameter(
+        "The loss is not known, or its numbers are not.",
+        f"Known: {LOSS_WORDS}.",
+        "Choose one from what sellers have agreed to, such as power:2.",
+        parameter="loss",
+    )
 
 
 def _read_earlier_costs(path: str, sellers: str, cost: str, text: TextFormat) -> Prior:
