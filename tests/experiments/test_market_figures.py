@@ -48,6 +48,7 @@ def column(outcome, name, table=0):
     return next(column.ours for column in outcome.tables[table].columns if column.name == name)
 
 
+@pytest.mark.long
 def test_the_audit_refutes_the_published_market_and_not_ours():
     """Ours is refuted falsely with probability 2·10⁻⁸."""
     outcome = whole(small(claims.audit, "audit"))

@@ -39,19 +39,20 @@ MARK = "Wrong, see errata: "
 class Erratum:
     """A number as printed and as it is; for a loss, also the true δ at the printed ε.
 
-    ``formula`` prints it.
-
-    ``command`` is the experiment that shows it.
+    ``printed`` is None where the paper has no number, and ``promised`` says that it has a promise
+    instead of a number, such as that no lie gains anything. ``formula`` prints it. ``command`` is
+    the experiment that shows it.
     """
 
     place: str
     setting: str
     quantity: str
-    printed: float
+    printed: float | None
     exact: float
     true_delta: float | None
     formula: str
     command: str = "instance/errata"
+    promised: bool = False
 
 
 def describe_cause(formula: str) -> str:

@@ -39,7 +39,7 @@ NEIGHBOUR = np.array([1, 1])
 TWO_COSTS = np.array([0.1, 0.6])
 RANGE = (0.0, 1.0)
 #: Its hyperparameters and grid, of which it says nothing; λ is above its own condition for
-#: convexity, which is 0.19.
+#: convexity, which is 0.19 (and should be 0.38).
 TRADE_OFF = 0.1
 MU = 0.1
 SIGMA = 1.0

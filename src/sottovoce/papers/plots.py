@@ -153,6 +153,7 @@ class Outcome:
     sentences: tuple[str, ...] = ()
     seconds: float = 0.0
     made_by: str = field(default="", compare=False)
+    processor_seconds: float = 0.0
 
     def find_unexplained(self) -> list[tuple[str, str, float]]:
         """Return the cells of all tables that are off without a reason."""

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     # experiments draw with fixed seeds and release nothing
     from numpy.random import Generator  # noqa: TID251
 
+    from sottovoce.papers.items import JudgedItem
+
 Size = Literal["full", "small"]
 #: The word that stands for every experiment, or after a slash for every one of a paper.
 ALL = "all"
@@ -97,11 +99,17 @@ class Experiment:
             import_module(f"sottovoce.papers.{module}"), function
         )
         began = time.perf_counter()
+        used = time.process_time()
         with threadpool_limits(
             limits=1
         ):  # matrices here are small, and threads would wait for each other
             outcome = compute(task)
-        return replace(outcome, seconds=round(time.perf_counter() - began, 3), made_by=__version__)
+        return replace(
+            outcome,
+            seconds=round(time.perf_counter() - began, 3),
+            processor_seconds=round(time.process_time() - used, 3),
+            made_by=__version__,
+        )
 
 
 PAPERS = {
@@ -222,6 +230,7 @@ EXPERIMENTS = (
         "ridge/theorem-2.5", "The bound on the error against the error", "ridge_figures:accuracy"
     ),
     Experiment("ridge/speed", "All runs at once against a loop over runs", "ridge_tables:speed"),
+    Experiment("ridge/statements", "Theorems and lemmas against drawn cases", "statements:outcome"),
     Experiment("ridge/errata", "What the paper got wrong", "errata:outcome"),
     Experiment("market/figure-2a", "Error and payments by trade-off", "market_figures:figure_2a"),
     Experiment(
@@ -245,6 +254,9 @@ EXPERIMENTS = (
     Experiment("market/audit", "The claim of privacy, audited; ours too", "market_claims:audit"),
     Experiment("market/lies", "Who gains by a lie", "market_claims:lies"),
     Experiment("market/theorem-3.4", "The limit for many sellers", "market_claims:theorem_3_4"),
+    Experiment(
+        "market/statements", "Theorems and lemmas against drawn cases", "statements:outcome"
+    ),
     Experiment("market/errata", "What the paper got wrong", "errata:outcome"),
     Experiment(
         "users/theorem-2",
@@ -280,13 +292,17 @@ EXPERIMENTS = (
         "users/exact", "The exact sensitivity against the published one", "users_regression:exact"
     ),
     Experiment("users/table-1", "Regression on drug reviews and news", "users_tables:table_1"),
-    Experiment("users/table-2", "Logistic regression on drug reviews", "users_tables:table_2"),
+    Experiment("users/table-2", "Logistic regression on drug reviews", "users_logistic:table_2"),
     Experiment(
         "users/table-1-law", "What Table 1 tells about its noise", "users_claims:table_1_law"
     ),
     Experiment(
+        "users/table-2-law", "What Table 2 tells about its steps", "users_logistic:table_2_law"
+    ),
+    Experiment(
         "users/table-2-noise", "Which ε the noise of Table 2 keeps", "users_claims:table_2_noise"
     ),
+    Experiment("users/statements", "Theorems and lemmas against drawn cases", "statements:outcome"),
     Experiment("users/errata", "What the paper got wrong, or left loose", "errata:outcome"),
     Experiment("instance/figure-1", "Losses to noise on the solution", "instance_figures:figure_1"),
     Experiment(
@@ -298,6 +314,14 @@ EXPERIMENTS = (
         "instance/efficiency",
         "How efficient a posterior sample is",
         "instance_figures:efficiency",
+    ),
+    Experiment(
+        "instance/statements", "Theorems and lemmas against drawn cases", "statements:outcome"
+    ),
+    Experiment(
+        "instance/smooth-losses",
+        "Lemma 13 and equation (3) for smooth losses, and who joins by their loss",
+        "instance_smooth:smooth",
     ),
     Experiment("instance/errata", "What the paper got wrong", "errata:outcome"),
 )
@@ -339,10 +363,13 @@ def _find_experiments(name: str) -> list[Experiment]:
 
 
 def make_report(
-    outcomes: Mapping[str, Outcome], drawn: Mapping[str, Sequence[str]], missing: Mapping[str, str]
+    outcomes: Mapping[str, Outcome],
+    drawn: Mapping[str, Sequence[str]],
+    missing: Mapping[str, str],
+    judged: Sequence[JudgedItem] = (),
 ) -> str:
-    """Return the page for outcomes by name, their figures as inline SVG, and why others are
-    missing.
+    """Return the page for outcomes by name, their figures as inline SVG, why others are missing,
+    and what became of every item of the papers.
     """
     there = [
         experiment
@@ -359,6 +386,7 @@ def make_report(
         summary=_make_summary(there, outcomes),
         size="" if all(outcome.size == "full" for outcome in outcomes.values()) else _SMALL,
         sections="\n".join(sections),
+        items=_make_items(judged),
         colour_close=f"{CLOSE_LIMIT:.0%}".replace("%", " %"),
         colour_off=f"{DEVIATION_LIMIT:.0%}".replace("%", " %"),
     )
@@ -387,6 +415,17 @@ def count_close_cells(outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def describe_print(outcome: Outcome) -> tuple[str, ...]:
+    """Return a sentence for figures that have no number to compare with; none for the rest.
+
+    >>> describe_print(Outcome("market/figure-4", "full"))[0]
+    'Print is a picture without numbers: what can be compared is its shape.'
+    """
+    if "/figure" not in outcome.experiment or outcome.count_close()[0]:
+        return ()
+    return ("Print is a picture without numbers: what can be compared is its shape.",)
+
+
 def make_anchor(name: str) -> str:
     """Return the name of an experiment as a place in the page."""
     return name.replace("/", "-").replace(".", "-")
@@ -408,6 +447,24 @@ def _make_summary(there: Sequence[Experiment], outcomes: Mapping[str, Outcome]) 
         )
     return f"<p>{count_close_cells(list(outcomes.values()))}</p>\n" + _SUMMARY.substitute(
         rows="\n".join(rows)
+    )
+
+
+def _make_items(judged: Sequence[JudgedItem]) -> str:
+    """Return the table of all items, folded away."""
+    if not judged:
+        return ""
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(one.item.paper)}, {escape(one.item.label)}</th>'
+        f'<td class="words">{escape(one.status)}</td>'
+        f'<td class="words">{escape(one.words)}</td></tr>'
+        for one in judged
+    )
+    return (
+        "<details><summary>What became of every item of the papers</summary>"
+        '<div class="wide"><table class="contents"><thead><tr><th scope="col">item</th>'
+        '<th scope="col">status</th><th scope="col">in words</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></details>"
     )
 
 
@@ -437,7 +494,8 @@ def _make_section(
     tables = "\n".join(_make_table(table) for table in outcome.tables)
     if pictures:
         tables = f"<details><summary>The numbers</summary>{tables}</details>"
-    sentences = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in outcome.sentences)
+    told = (*describe_print(outcome), *outcome.sentences)
+    sentences = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in told)
     command = f'<p class="soft"><code>sottovoce reproduce {escape(experiment.name)}</code></p>'
     return f"<section>{head}\n{pictures}{sentences}\n{tables}\n{command}</section>"
 
@@ -580,4 +638,5 @@ share of our draws that print lies above. Nothing here is a release: seeds are f
 public or invented.</p>
 $size
 $summary
+$items
 $sections""")

@@ -27,14 +27,10 @@ import sottovoce as sv
 from sottovoce.arrays import Floats, Integers
 from sottovoce.papers.plots import Figure, Outcome, Panel, Reason, ResultColumn, ResultTable, Series
 from sottovoce.papers.report import Task, make_named_generator
+from sottovoce.papers.users_data import FACTS
+from sottovoce.papers.users_logistic import DELTA, LARGE_EPSILONS, compute_step_noise
 from sottovoce.papers.users_regression import limit_rows, make_zipf_sizes, solve_least_squares
-from sottovoce.papers.users_tables import (
-    DELTA,
-    FACTS,
-    LARGE_EPSILONS,
-    compute_step_noise,
-    read_printed,
-)
+from sottovoce.papers.users_tables import read_printed
 
 #: Sizes g of the paper's families, for the full and the small size.
 THEOREM_2 = (2, 4, 8, 16, 64, 256)
@@ -395,9 +391,9 @@ def table_1_law(task: Task) -> Outcome:
         "With all rows the map does not depend on ε, and the number at ε = 2 follows from those at "
         "1 and 3. For the best h it is at least that, because a minimum of functions a + c/ε² is "
         "concave in 1/ε². For the best map, which is chosen by another error, this holds roughly.",
-        "With all rows print agrees within 2 %, although a mean of ten runs has a standard "
-        "deviation of 22 % or more. So it seems that the same draws of noise were used at every ε, "
-        "and that lines are not independent.",
+        "With all rows print agrees within 2 %, where a mean of ten runs has a standard deviation "
+        "of 22 % or more: what is printed has far less noise than ten draws leave, as the closed "
+        "form of the mean has, with which users/table-1 compares.",
     )
     column = ResultColumn("at ε = 2, by 1 and 3", tuple(ours), tuple(at_two))
     return Outcome(
