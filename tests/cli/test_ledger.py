@@ -434,7 +434,7 @@ def test_verify_finds_a_changed_release_and_one_of_other_books(release, run, led
     release("june", 0.1, "--out", folder / "june.json")
     good = ledger("verify", out, folder / "june.json", "--ledger", books)
     assert good.exit_code == 0
-    assert "The ledger adds up, and 2 of 2 releases are in it: 6 entries, head " in good.stdout
+    assert "The ledger adds up, and all 2 releases are in it: 6 entries, head " in good.stdout
     made = Release.load(out)
     changed = {**made.__dict__, "value": made.value + 1}
     out.write_text(Release(**changed).to_json())

@@ -160,7 +160,9 @@ def test_from_a_table_to_classes_and_their_probabilities(run, ward, patients, la
     right = told(ward / "c.csv")["prediction"].cast(pa.string()).to_numpy() == _spelt(
         patients[label]
     )
-    assert right.mean() > (0.55 if label == "stage" else 0.75)
+    # The largest of three stages has 35 % of the rows; noise takes 60 % to one in 5,000 releases,
+    # and every three hundredths less are ten times as rare.
+    assert right.mean() > (0.45 if label == "stage" else 0.75)
 
 
 def _spelt(column: pa.ChunkedArray) -> np.ndarray:

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typer.main import get_command
 
 from sottovoce.cli.main import COMMANDS, app
+from sottovoce.estimators import list_questions
 
 
 def test_the_version_is_that_of_the_package(run):
@@ -21,7 +22,8 @@ def test_help_lists_every_verb_in_the_order_of_use(run):
 
 def test_plan_and_release_take_the_same_words():
     verbs = [get_command(app).commands[verb] for verb in ("plan", "release")]
-    questions = {"mean", "quantile", "ridge", "logistic", "posterior"}
+    questions = {name for name, one in list_questions().items() if one.offered}
+    questions |= {"report", "sql"}
     for verb in verbs:
         assert set(verb.list_commands(None)) == questions
     for question in questions:

@@ -77,6 +77,30 @@ def test_ours_is_shown_beside_print_with_the_ratio_and_the_reason(reproduced, co
     assert "A sentence." in told
 
 
+def test_every_table_has_its_title(reproduced, computed):
+    told = reproduced(QUICK).stdout.splitlines()
+    place = next(i for i, line in enumerate(told) if line.strip() == TABLE.title)
+    assert "λ" in "".join(told[place + 1 : place + 5])
+
+
+def test_a_figure_without_numbers_says_so_and_one_with_them_does_not(
+    reproduced, computed, monkeypatch
+):
+    said = "Print is a picture without numbers"
+    assert said not in reproduced(DRAWN).stdout
+    bare = ResultTable("Bare", "λ", ("1",), (ResultColumn("loss", (2.0,)),))
+    monkeypatch.setattr(
+        Experiment, "run", lambda self, task: Outcome(self.name, task.size, (bare,))
+    )
+    assert said in reproduced("market/figure-4").stdout
+
+
+def test_what_became_of_items_is_told_and_written(reproduced, computed, tmp_path):
+    assert "items of the papers:" in reproduced(QUICK).stdout
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "What became of every item" in page
+
+
 def test_files_are_written(reproduced, computed, tmp_path):
     assert reproduced(QUICK, DRAWN, "--small").exit_code == 0
     names = {

@@ -25,6 +25,20 @@ def ridge(clinic, verb="release", table="visits.csv"):
     return (verb, "ridge", clinic / table, "--schema", clinic / "clinic.toml")
 
 
+def test_a_delta_is_an_option_and_part_of_the_promise(run, clinic):
+    out = clinic / "m.json"
+    made = run(*ridge(clinic), "--delta", 1e-6, "--method", "adassp", "--out", out)
+    assert made.exit_code == 0
+    release = Release.load(out)
+    assert release.parameters["method"] == "adassp"
+    assert release.guarantee["delta"] == 1e-6
+    planned = run(*ridge(clinic, "plan"), "--delta", 1e-6)
+    assert planned.exit_code == 0
+    refused = run(*ridge(clinic, "plan"), "--method", "adassp")
+    assert refused.exit_code == 2
+    assert "delta" in refused.stderr
+
+
 @pytest.mark.parametrize("table", ["visits.csv", "visits.parquet"])
 def test_a_schema_alone_makes_a_model_in_the_users_units(run, clinic, table):
     made = run(*ridge(clinic, table=table), "--label-scale", 2500, "--out", clinic / "m.json")
@@ -133,7 +147,11 @@ def test_a_plan_is_the_same_whatever_features_and_labels_are(run, clinic, visits
 @pytest.mark.parametrize(
     ("change", "error", "told"),
     [
-        (("--method", "guess"), "InvalidParameter", "objective, statistics, output-tight, output"),
+        (
+            ("--method", "guess"),
+            "InvalidParameter",
+            "auto, objective, objective-gaussian, adassp, descent, statistics",
+        ),
         (("--alpha", 0), "InvalidParameter", "alpha"),
         (("--loss", "square"), "InvalidParameter", "squared"),
         (("--label-scale", -1), "InvalidParameter", "label_scale"),

@@ -210,3 +210,42 @@ app()
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
     )
     assert result.stdout.endswith("set()\n")
+
+
+@pytest.mark.parametrize(
+    ("question", "unused"),
+    [
+        ("mean", {"scipy.special", "scipy.linalg", "sklearn", "joblib"}),
+        ("count", {"scipy.special", "scipy.linalg", "sklearn", "joblib"}),
+        # A model is a scikit-learn estimator, which loads the better part of SciPy.
+        ("ridge", set()),
+    ],
+)
+def test_a_plan_loads_no_package_that_it_does_not_use(tmp_path, question, unused):
+    """They take longer to load than the plan takes to make; nothing is timed here."""
+    lines = [f"p{i},{i % 7},{('no', 'yes')[i % 2]},{(0.1, 1, 3)[i % 3]}" for i in range(200)]
+    (tmp_path / "table.csv").write_text("\n".join(["id,cost,smoker,epsilon", *lines]))
+    (tmp_path / "schema.toml").write_text(
+        'label = "cost"\nperson = "id"\nbudget = "epsilon"\n[columns.cost]\nlow = 0\nhigh = 10\n'
+        '[columns.smoker]\nlevels = ["no", "yes"]\n'
+    )
+    code = """
+import atexit, sys
+from sottovoce.cli.main import app
+atexit.register(lambda: print("\\nloaded:", *sorted(sys.modules)))
+app()
+"""
+    words = ["plan", question, "table.csv", "--schema", "schema.toml"]
+    if question == "mean":
+        words += ["--column", "cost"]
+    told = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(told.stdout.split("loaded:")[1].split())
+    never = {"opendp", "duckdb", "sqlite3", "fastapi"}
+    assert not loaded & (never | unused)
+    assert "sottovoce.plan" in loaded

@@ -109,7 +109,7 @@ OTHERS = [
     "predict model.json salaries.csv",
     "predict model.json visits.csv --id-column prediction",
     "audit mean.json visits.csv --schema clinic.toml",
-    "audit model.json visits.csv --schema clinic.toml",
+    "audit model.json other.csv --schema clinic.toml",
     "audit sample.json visits.csv",
     "audit sample.json visits.csv --schema clinic.toml --delta 2",
     "audit sample.json other.csv --schema clinic.toml",

@@ -105,6 +105,9 @@ def good(table: str) -> list[tuple[str, str, dict[str, Any]]]:
         "features": 10,
         "norm": 1.0,
         "coin": 0.01,
+        "mu": None,
+        "sigma": None,
+        "loss": {"kind": "power", "numbers": [2.0]},
     }
     salary = {
         "kind": "number",
@@ -130,6 +133,8 @@ def good(table: str) -> list[tuple[str, str, dict[str, Any]]]:
         }
         for name, kind in list_questions().items()
     ]
+    entry = {"ask": "mean", "column": "salary", "wanted": 9000.0, "share": None, "spread": 1e4}
+    report = {"table": table, "share": 0.5, "epsilon": None, "questions": {"pay": entry}}
     return [
         *(("POST", "/api/plan", question) for question in questions),
         (
@@ -137,6 +142,8 @@ def good(table: str) -> list[tuple[str, str, dict[str, Any]]]:
             "/api/release",
             {**asked, "question": "mean", "key": "k", "plan_digest": "0" * 64},
         ),
+        ("POST", "/api/report/plan", report),
+        ("POST", "/api/report/release", {**report, "key": "r", "plan_digest": "0" * 64}),
         ("PUT", f"/api/tables/{table}/schema", {**schema, "tiers": {"careful": 1.0}}),
         ("POST", "/api/ledger/grants", {"grants": {"ada": 1.0}}),
         ("POST", "/api/market", {**market, **terms}),

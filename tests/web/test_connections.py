@@ -27,15 +27,18 @@ class App:
     for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_request=lambda: None) -> None:
         self.may = threading.Event()
         self.begun = 0
+        self.on_request = on_request
 
     async def __call__(self, scope, receive, send):
+        self.on_request()
         if scope["path"] == "/known":
             mark_as_known(scope)
-        if scope["path"] in ("/known", "/held"):
+        if scope["path"] != "/":
             self.begun += 1
+        if scope["path"] in ("/known", "/held"):
             while not self.may.is_set():
                 await asyncio.sleep(0.005)
         await BufferedAnswer(200, [], [b"x" * (2**25 if scope["path"] == "/much" else 4)]).send_to(
@@ -85,7 +88,18 @@ def answered(connection) -> bool:
 
 @pytest.fixture
 def few(monkeypatch):
+    """Few places, and no connection that ends for another reason, however slow the machine is."""
     monkeypatch.setattr(server_module, "BATCH", 1)
+    monkeypatch.setattr(server_module, "WAIT", PATIENCE)
+    monkeypatch.setattr(server_module, "KEEP_ALIVE", PATIENCE)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Lets connections end soon from now on, or from the first request on: a slow machine may take
+    long to send one.
+    """
+    return lambda: monkeypatch.setattr(server_module, "WAIT", 0.2)
 
 
 def test_the_stranger_who_came_first_makes_room(few):
@@ -125,14 +139,15 @@ def test_where_everybody_is_known_and_busy_nobody_makes_room(few):
         assert answered(connected(ASKED)), "those who wait again make room"
 
 
-def test_a_byte_now_and_then_keeps_no_connection(monkeypatch):
-    monkeypatch.setattr(server_module, "WAIT", 0.2)
-    with running(App()) as (connected, _there):
-        slow = connected(b"GET / HTTP/1.1\r\n")
+def test_a_byte_now_and_then_keeps_no_connection(monkeypatch, soon):
+    soon()
+    with running(App(on_request=soon)) as (connected, _there):
+        slow = connected()
         ended = threading.Event()
 
         def drip():
             try:
+                slow.sendall(b"GET / HTTP/1.1\r\n")
                 while not ended.wait(0.01):
                     slow.sendall(b"X: y\r\n")
             except OSError:
@@ -143,16 +158,18 @@ def test_a_byte_now_and_then_keeps_no_connection(monkeypatch):
         assert closed(slow)
         ended.set()
         dripping.join(PATIENCE)
+        monkeypatch.setattr(server_module, "WAIT", PATIENCE)
         again = connected(ASKED)
         assert answered(again)
         assert closed(again), "nor does one between two requests"
 
 
-def test_an_answer_that_nobody_takes_ends(monkeypatch):
-    monkeypatch.setattr(server_module, "WAIT", 0.2)
-    with running(App()) as (connected, there):
+def test_an_answer_that_nobody_takes_ends(monkeypatch, soon):
+    monkeypatch.setattr(server_module, "WAIT", PATIENCE)
+    app = App(on_request=soon)
+    with running(app) as (connected, there):
         connected(b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n" + ASKED)
-        until(lambda: len(there) == 1)
+        until(lambda: app.begun == 1)
         until(lambda: not there)
 
 

@@ -16,7 +16,7 @@ from sottovoce.ledgers.statement import sum_accounts
 from sottovoce.report.ledger import MAX_SEPARATE_TIERS, compute_balances, draw_tiers
 from sottovoce.web import ledger_pages
 from sottovoce.web.ledger_pages import PAGE_SIZE
-from web.browser import chromium, shown, window  # noqa: F401
+from web.browser import PATIENCE, chromium, shown, window  # noqa: F401
 from web.rooms import NAMES, TIERS, app_over, complaints, curator, desk_in, served, tab_to, text  # noqa: F401
 
 GRANT = {"do": "grant", "person": "person-001", "currency": "pure epsilon", "neighbours": "replace"}
@@ -131,12 +131,11 @@ def test_a_release_that_was_interrupted_is_told(client, workspace, monkeypatch):
 def verdict(client):
     began = client.post("/ledger/verify")
     assert began.status_code == 303
-    for _ in range(600):
-        seen = text(client.get(began.headers["location"]).text)
-        if "Verifying" not in seen:
-            return seen
+    late = time.monotonic() + PATIENCE
+    while "Verifying" in (seen := text(client.get(began.headers["location"]).text)):
+        assert time.monotonic() < late, "it never ended"
         time.sleep(0.05)
-    raise AssertionError("it never ended")
+    return seen
 
 
 def test_verifying_says_in_words_whether_the_books_add_up(client, workspace, tmp_path):
@@ -201,7 +200,7 @@ WRONG = {
     "nan": ({"amount": "nan"}, {"amount"}),
     "infinite": ({"amount": "inf"}, {"amount"}),
     "negative": ({"amount": "-1"}, {"amount"}),
-    "beyond all meaning": ({"amount": "1000001"}, {"amount"}),
+    "too large": ({"amount": "1000001"}, {"amount"}),
     "another currency": ({"amount": "1", "currency": "euro"}, {"currency"}),
     "another relation": ({"amount": "1", "neighbours": "friends"}, {"neighbours"}),
     "δ missing": ({"amount": "1", "currency": "epsilon, delta"}, {"delta"}),

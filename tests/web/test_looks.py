@@ -71,6 +71,8 @@ def every_page(page, name, sellers):
         f"/table/{name}",
         f"/table/{name}/people",
         f"/question/{name}?question=ridge&column=cost&share=50",
+        f"/report/{name}?ask-0=mean&column-0=cost&ask-1=count&by-1=smoker&column-1=cost&share=50",
+        f"/report/{name}?ask-0=mean&column-0=cost&wanted-0=x&share=50",
         f"/question/{name}?question=quantile&column=cost&share=0&q=2&cells=x",
         "/release?key=mean-of-May",
         release_of_may,

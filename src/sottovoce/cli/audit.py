@@ -34,7 +34,7 @@ def audit(
         Path | None,
         typer.Argument(
             metavar="MODEL",
-            help="A JSON file of `sottovoce release` posterior, or ridge by an output method.",
+            help="A JSON file that `sottovoce release` wrote.",
         ),
     ] = None,
     table: Annotated[
@@ -44,11 +44,15 @@ def audit(
         ),
     ] = None,
     schema: options.Described = None,
-    delta: Annotated[float, typer.Option(help="The δ at which everybody's ε is told.")] = 1e-6,
+    delta: Annotated[
+        float,
+        typer.Option(help="The δ at which everybody's ε is told, where a loss is an ε at δ."),
+    ] = 1e-6,
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Name the people who are least protected.")
     ] = False,
     budget_column: options.BudgetColumn = None,
+    budgets: options.BudgetsTable = None,
     epsilon: options.Epsilon = None,
     person_column: options.PersonColumn = None,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
@@ -72,12 +76,30 @@ def audit(
         float | None,
         typer.Option(help="With --mine: the weight of my row, where people have different ones."),
     ] = None,
+    attack: Annotated[
+        bool,
+        typer.Option(
+            "--attack",
+            help="Run the question again and again, and measure a lower bound on somebody's ε.",
+        ),
+    ] = False,
+    person: Annotated[
+        str | None,
+        typer.Option(help="With --attack: whose ε, a name, or the number of a row from 0 on."),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(help="With --attack: answers of each of two tables, at most.")
+    ] = 4000,
+    confidence: Annotated[
+        float, typer.Option(help="With --attack: how sure the bound is.")
+    ] = 0.999,
 ) -> None:
     """Show what each person really lost to a release: for the curator alone.
 
     The promise of a release holds for every table and everybody. This looks at the people who are
     in the table. It is confidential, because it depends on everybody's data. With --mine and
-    --record nothing confidential is read.
+    --record nothing confidential is read. With --attack the question is asked again many times, on
+    two tables that differ in one person, to see whether the promise is kept; no answer is kept.
     """
     from sottovoce.data.source import DataSource
 
@@ -88,13 +110,38 @@ def audit(
     said = DataSource(
         table,
         budget=budget_column,
+        budgets=budgets,
         epsilon=epsilon,
         person=person_column,
         schema=schema,
         text=text,
     )
+    if attack:
+        return _show_attack(model, said, person, runs, confidence)
     answer = AnswerOptions(None, out, force, (model, *list_inputs(said)))
     _write_page(model, said, answer, delta, reveal)
+
+
+def _show_attack(
+    model: Path, said: DataSource, person: str | None, runs: int, confidence: float
+) -> None:
+    from rich.progress import Progress
+
+    from sottovoce.audit import attack_from_table
+    from sottovoce.cli.console import load_release
+
+    release = load_release(model)
+    with Progress(console=get_console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Asking again and again", total=runs)
+        found = attack_from_table(
+            release,
+            said,
+            person,
+            runs,
+            confidence,
+            lambda done, _: bar.update(task, completed=done),
+        )
+    echo(found.explain())
 
 
 def _write_page(

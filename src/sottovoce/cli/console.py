@@ -132,9 +132,18 @@ def exit_on_error() -> Callable[[Callable[..., None]], Callable[..., None]]:
                     code = _report_error(error, _find_options(error, options, defaults))
             raise typer.Exit(code)  # here, where no other error hangs on it that could quote data
 
+        told.__doc__ = _join_lines(command.__doc__)
         return told
 
     return around
+
+
+def _join_lines(doc: str | None) -> str | None:
+    """Returns the paragraphs of a docstring as one line each: help wraps them by itself."""
+    if doc is None:
+        return None
+    paragraphs = inspect.cleandoc(doc).split("\n\n")
+    return "\n\n".join(" ".join(part.split()) for part in paragraphs)
 
 
 def _report_interruption() -> int:
@@ -162,7 +171,9 @@ def _report_error(error: Exception, options: Sequence[str]) -> int:
 def _format_error(error: SottovoceError, options: Sequence[str]) -> str:
     remedy = error.remedy
     if options:
-        remedy = f"{remedy} See {', '.join(options)}.".lstrip()
+        # After lines to copy, the advice begins a line of its own.
+        gap = "\n" if remedy.endswith("\n") else " "
+        remedy = f"{remedy.rstrip()}{gap}See {', '.join(options)}.".lstrip()
     beats = (f"{type(error).__name__}: {error.found}", error.required, remedy)
     return "\n".join(beat for beat in beats if beat)
 
@@ -186,13 +197,15 @@ OPTIONS_OF_PARAMETERS = {
     "ledger": ("ledger", "place"),
     "mean": ("prior",),
     "median": ("prior",),
+    "one": ("compare",),
     "people": ("person_column",),
     "person": ("person", "person_column"),
     "release": ("release", "model", "mine"),
     "scale": ("prior",),
     "seller": ("seller_column",),
-    "statement": ("statement_file",),
+    "statement": ("statement", "statement_file"),
     "text": ("decimal", "encoding"),
+    "two": ("compare",),
     "y": ("table",),
 }
 #: What stands in a command line without an option before it, as its help calls it.
@@ -202,9 +215,11 @@ ARGUMENTS = {
     "model": "MODEL",
     "names": "NAME",
     "place": "LEDGER",
+    "questions": "QUESTIONS",
     "release": "RELEASE",
     "releases": "RELEASE",
     "sellers": "SELLERS",
+    "statement": "STATEMENT",
     "statement_file": "STATEMENT",
     "table": "TABLE",
 }
@@ -303,6 +318,9 @@ class _RowsColumn(ProgressColumn):
 PLAN_FORMAT = "sottovoce.plan/1"
 #: Leaves room for a name and a number on a terminal of 80 columns.
 BAR_WIDTH = 32
+#: Beside the numbers of a table bars are shorter, and so many lines are shown.
+TABLE_BAR = 16
+MOST_LINES_SHOWN = 60
 
 
 def show_plan(plan: Plan) -> None:
@@ -334,7 +352,7 @@ def show_outlook(plan: Plan) -> None:
     from sottovoce.report.plan import (
         STAGE_HEADS,
         choose_typical_outlook,
-        compute_expected_errors,
+        list_expected_errors,
         make_verdict,
         tabulate_stages,
     )
@@ -355,8 +373,8 @@ def show_outlook(plan: Plan) -> None:
         f"(in {describe_unit(plan)}; planning numbers from public facts, right within a factor "
         "of about three):"
     )
-    echo(format_bars(compute_expected_errors(plan)))
-    echo(make_verdict(plan), style="bold" if chosen.worth_it else "bold yellow")
+    echo(format_bars(list_expected_errors(plan, chosen)))
+    echo(make_verdict(plan, chosen), style="bold" if chosen.worth_it else "bold yellow")
 
 
 def make_plan_json(plan: Plan) -> str:
@@ -387,6 +405,51 @@ def make_plan_json(plan: Plan) -> str:
             "verdict": make_verdict(plan),
         }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def show_tables(release: Release) -> None:
+    """Prints the answers of a question by groups, or of each question of a report, as a table with
+    bars, to standard error; nothing for other questions.
+    """
+    for name, part in release.parts.items():
+        echo(f"\n{name}", stderr=True, style="bold")
+        _show_table(part, always=True)
+    if not release.parts:
+        _show_table(release)
+
+
+def _show_table(release: Release, *, always: bool = False) -> None:
+    from sottovoce.report.answers import list_answers, list_relative_lengths, tabulate_answers
+
+    answers = list_answers(release)
+    if not always and not any(answer.cell for answer in answers):
+        return
+    lengths = list_relative_lengths(answers)
+    notable = [place for place, answer in enumerate(answers) if answer.is_notable]
+    shown = notable
+    if len(notable) > MOST_LINES_SHOWN:
+        largest = sorted(notable, key=lambda place: -abs(answers[place].value or 0.0))
+        shown = sorted(largest[:MOST_LINES_SHOWN])
+    heads, lines = tabulate_answers([answers[place] for place in shown])
+    bars = [
+        _format_bar(lengths[place] * TABLE_BAR / BAR_WIDTH) if lengths[place] else ""
+        for place in shown
+    ]
+    words = len(heads) - 2 - (heads[-1] == "share")
+    drawn = make_table(
+        [*heads, ""], [[*line, bar] for line, bar in zip(lines, bars, strict=True)], words=words
+    )
+    drawn.columns[-1].justify = "left"
+    get_console(stderr=True).print(drawn)
+    if len(notable) > len(shown):
+        more = len(notable) - len(shown)
+        echo(f"These are the largest; {more:,} more lines are in the file.", stderr=True)
+    if len(answers) > len(notable):
+        echo(
+            "Cells of unknown, missing or filtered values that are not clearly above zero are not "
+            f"shown: {len(answers) - len(notable):,}.",
+            stderr=True,
+        )
 
 
 def make_table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: int = 0) -> Table:

@@ -49,9 +49,7 @@ def demo(
         ),
     ] = Path("demo"),
 ) -> None:
-    """Show the main job on 442 real and 20,000 simulated patients: plan, release, predict,
-    compare.
-    """
+    """Show the main job on patients, real and simulated: plan, release, predict, compare."""
     from sottovoce.cli.console import make_folder
     from sottovoce.cli.demo_comparison import load_patients, simulate_clinic
 

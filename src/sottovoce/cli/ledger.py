@@ -17,7 +17,7 @@ from sottovoce.cli import options
 from sottovoce.cli.console import echo, exit_on_error, get_console, strip_control_characters
 
 if TYPE_CHECKING:
-    from sottovoce.ledger import Entry
+    from sottovoce.ledger import Entry, Sale
     from sottovoce.session import Session
 
 #: The words of the command line for what the library calls otherwise.
@@ -121,22 +121,47 @@ def grant(
     delta: Annotated[
         float | None, typer.Option(help="With epsilon-delta: the δ that each allows in all.")
     ] = None,
+    sale: Annotated[
+        bool,
+        typer.Option(
+            "--sale",
+            help="GRANTS is the allocation of a market: what was sold is added to what each "
+            "allows, and what was paid (the column payment) is written down.",
+        ),
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="With --sale: what the sale is called; if not given, a name that follows from it."
+        ),
+    ] = None,
+    money: Annotated[
+        str, typer.Option(help="With --sale: what the money is called, such as EUR.")
+    ] = "",
 ) -> None:
     """Set what each person allows in all in one account, that of --currency and --neighbours.
 
-    It is the total and not an addition. Lowered below what is spent, it undoes nothing and freezes
-    the account.
+    It is the total and not an addition, unless it is a sale (--sale). Lowered below what is spent,
+    it undoes nothing and freezes the account.
     """
-    from sottovoce.cli.options import open_session, parse_choice, read_grants
+    from sottovoce.cli.options import open_session, parse_choice, read_grants, read_sale
+    from sottovoce.units import format_count
 
     counted = parse_choice("--currency", currency, CURRENCIES)
     related = parse_choice("--neighbours", neighbours, NEIGHBOURS)
     _refuse_stray_delta(counted, delta)
+    _refuse_stray_sale(sale, (counted, related), key, money)
     session = open_session(ledger, keys)
+    if sale:
+        _record_sale(session, read_sale(grants, person_column, budget_column, money, text), key)
+        return
     amounts = read_grants(grants, person_column, budget_column, text)
     session.grant(amounts, currency=counted, neighbours=related, delta=delta)
     entry = _find_last_entry(session)
-    echo(f"Granted by {len(amounts):,} people: entry {entry.number}, head {entry.digest.hex()}.")
+    echo(
+        f"Granted by {format_count(len(amounts), 'person')}: entry {entry.number}, "
+        f"head {entry.digest.hex()}."
+    )
 
 
 @ledger_app.command()
@@ -146,9 +171,10 @@ def balance(person: Person, ledger: options.Ledger = None, keys: options.Keys = 
     from sottovoce.cli.console import make_table
     from sottovoce.cli.options import open_session
     from sottovoce.ledgers.statement import sum_accounts
-    from sottovoce.report.ledger import make_account_cells
+    from sottovoce.report.ledger import explain_sales, make_account_cells
 
-    held = sum_accounts(open_session(ledger, keys).history(person))
+    lines = open_session(ledger, keys).history(person)
+    held = sum_accounts(lines)
     echo(f"{person}, with all their rows:")
     get_console().print(
         make_table(
@@ -157,6 +183,8 @@ def balance(person: Person, ledger: options.Ledger = None, keys: options.Keys = 
             words=1,
         )
     )
+    for sentence in explain_sales(lines):
+        echo(strip_control_characters(sentence))
 
 
 @ledger_app.command()
@@ -203,6 +231,7 @@ def verify(
     """
     from sottovoce.cli.console import load_release
     from sottovoce.cli.options import get_sql_ledger, open_session
+    from sottovoce.units import format_count
 
     session = open_session(ledger, keys)
     files = releases or []
@@ -210,11 +239,13 @@ def verify(
     for path in files:
         _refuse_other_bytes(session, path)
     entry = _find_last_entry(session)
-    if files:
-        also = f", and {len(files):,} of {len(files):,} releases are in it"
-    else:
-        also = ""
-    echo(f"The ledger adds up{also}: {entry.number + 1:,} entries, head {entry.digest.hex()}.")
+    also = ""
+    if len(files) == 1:
+        also = ", and the release is in it"
+    elif files:
+        also = f", and all {len(files):,} releases are in it"
+    entries = format_count(entry.number + 1, "entry")
+    echo(f"The ledger adds up{also}: {entries}, head {entry.digest.hex()}.")
     books = get_sql_ledger(session)
     if books.witnesses:
         reached = len(books.witnesses) - len(books.unreached)
@@ -567,6 +598,43 @@ def _refuse_stray_delta(currency: str, delta: float | None) -> None:
             "",
             "Pass --currency epsilon-delta, or no --delta.",
         )
+
+
+def _refuse_stray_sale(sale: bool, promise: tuple[str, str], key: str | None, money: str) -> None:
+    from sottovoce.budgets import SOLD_PROMISE
+    from sottovoce.errors import InvalidParameter
+
+    if not sale and (key is not None or money):
+        raise InvalidParameter(
+            "A key or a money is given, and it is no sale.", "", "Pass --sale, or neither of them."
+        )
+    if sale and promise != SOLD_PROMISE:
+        raise InvalidParameter(
+            "A sale is recorded in another account than that of what was sold.",
+            f"Sellers have sold {' by '.join(SOLD_PROMISE)} of all their rows, and nothing else.",
+            "Leave --currency and --neighbours out.",
+        )
+
+
+def _record_sale(session: Session, sale: Sale, key: str | None) -> None:
+    from sottovoce.report.ledger import format_money
+    from sottovoce.units import format_count
+
+    made = session.record_sale(sale, key=key)
+    sold = int((sale.amounts.units > 0).sum())
+    if not made.fresh:
+        echo(
+            f"This sale is in the ledger already, as entry {made.number}: nothing was added. For a "
+            "second sale of the same amounts pass another --key.",
+            stderr=True,
+            style="yellow",
+        )
+        return
+    paid = format_money(sum(sale.coins.tolist()) * sale.coin, sale.money)
+    echo(
+        f"Sold by {format_count(sold, 'person')} for {paid}, under the key {made.key!r}: "
+        f"entry {made.number}, head {made.head}."
+    )
 
 
 def _read_text(path: Path) -> str:

@@ -22,6 +22,8 @@ from sottovoce.cli.ledger import ledger_app
 from sottovoce.cli.market import market
 from sottovoce.cli.predict import predict
 from sottovoce.cli.release import plan_app, release_app
+from sottovoce.cli.report import COMMANDS as REPORTS
+from sottovoce.cli.report import make_report_command
 from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.serve import serve
 
@@ -73,6 +75,8 @@ def draft(
 COMMANDS = (
     "plan",
     "release",
+    "report",
+    "sql",
     "explain",
     "predict",
     "audit",
@@ -105,6 +109,8 @@ app = typer.Typer(
 app.callback()(begin)
 app.add_typer(plan_app, name="plan")
 app.add_typer(release_app, name="release")
+for _name in REPORTS:
+    app.command(_name)(exit_on_error()(make_report_command(_name, grouped=False)))
 
 
 @app.command()
@@ -113,11 +119,29 @@ def explain(
     release: Annotated[
         Path, typer.Argument(metavar="RELEASE", help="A JSON file written by `sottovoce release`.")
     ],
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="GROUP GROUP",
+            help="Instead: two groups of a table by their labels, such as north south; the "
+            "difference with its interval.",
+        ),
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(help="With --compare: the question of a report, if several have groups."),
+    ] = None,
 ) -> None:
     """Say in plain words what a release tells and what it promises."""
     from sottovoce.cli.console import load_release
 
-    echo(load_release(release).explain())
+    made = load_release(release)
+    if compare is None:
+        echo(made.explain())
+        return
+    from sottovoce.report.comparison import FREE, compare_groups
+
+    echo("\n".join([*compare_groups(made, *compare, of=of).describe(), FREE]))
 
 
 app.command()(predict)

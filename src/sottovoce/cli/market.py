@@ -34,6 +34,8 @@ from sottovoce.cli.console import (
 )
 
 if TYPE_CHECKING:
+    from sottovoce.market import Tuning
+    from sottovoce.market.terms import MarketTerms
     from sottovoce.report.market import MarketOutcome
 
 PRIVATE_NOTE = "for you alone, because it shows what sellers are paid"
@@ -87,6 +89,42 @@ def market(
     norm: Annotated[
         float, typer.Option(help="A public bound on the length of its coefficients.")
     ] = 1.0,
+    mu: Annotated[
+        float | None,
+        typer.Option(help="μ of the bound on the error; if not given, from --features and --norm."),
+    ] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(help="σ of the bound on the error; if not given, from --features and --norm."),
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(
+            metavar="LOSS",
+            help="What a seller loses by selling ε, in units of their cost: linear, "
+            "power:exponent, exponential:rate, piecewise:ε:loss:ε:loss…, or table:FILE with the "
+            "columns epsilon and loss.",
+        ),
+    ] = "linear",
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A table of public rows, of people who need no protection: μ, σ and λ are chosen "
+            "on them, before reports are read. Needs --schema.",
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="With --tune: a TOML file with the label and the features."),
+    ] = None,
+    tuned_schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --tune: the TOML file to write, with ranges as narrow as the public rows "
+            "say, for the release."
+        ),
+    ] = None,
     coin: Annotated[
         float | None,
         typer.Option(help="The smallest amount of money, such as 0.01; very fine if not given."),
@@ -132,11 +170,11 @@ def market(
     privacy.
     """
     from sottovoce.cli.console import RowProgress, write_file
-    from sottovoce.market.terms import MarketTerms, parse_law, read_sellers
+    from sottovoce.market.terms import MarketTerms, parse_law, parse_loss, read_sellers
     from sottovoce.report.market import MarketOutcome
 
     _refuse_name(seller_column)
-    files = {"out": out, "page": page, "publish": publish}
+    files = {"out": out, "page": page, "publish": publish, "tuned-schema": tuned_schema}
     known = parse_law(_require_prior(prior), sellers, cost_column, text)
     _refuse_places(
         {name: path for name, path in files.items() if path is not None},
@@ -144,9 +182,23 @@ def market(
         _require_prior(prior),
         force,
     )
-    terms = MarketTerms(known, trade_off, budget, rule, reserve, cap, features, norm, coin)
+    terms = MarketTerms(
+        known,
+        trade_off,
+        budget,
+        rule,
+        reserve,
+        cap,
+        features,
+        norm,
+        coin,
+        mu,
+        sigma,
+        parse_loss(loss, text),
+    )
     with RowProgress(get_console(stderr=True), ("Reading reports",)) as watch:
         reports = read_sellers(sellers, seller_column, cost_column, cap_column, watch, text)
+    terms, tuned = _tune_terms(terms, len(reports.names), sellers, tune, schema, text)
     if explain is not None:
         reports.find_seller(
             explain
@@ -154,15 +206,89 @@ def market(
     with status_after_delay("Looking for the best allocation"):
         outcome = MarketOutcome(terms, reports, terms.allocate(reports))
     contents = _make_contents(outcome, seller_column, files)
+    if tuned_schema is not None:
+        contents[tuned_schema] = _write_tuned_schema(tuned, schema)
     written = {
-        write_file(path, text, force=force, public=path == publish): path
+        write_file(path, text, force=force, public=path in (publish, tuned_schema)): path
         for path, text in contents.items()
     }
+    if tuned is not None:
+        echo(describe_tuning(tuned), stderr=as_json)
     _show_outcome(outcome, explain, as_json)
     for place, path in written.items():
-        echo(
-            f"Written to {place}: {PUBLIC_NOTE if path == publish else PRIVATE_NOTE}.", stderr=True
+        public = path in (publish, tuned_schema)
+        echo(f"Written to {place}: {PUBLIC_NOTE if public else PRIVATE_NOTE}.", stderr=True)
+
+
+def describe_tuning(tuned: Tuning) -> str:
+    """Says what was chosen on public rows, and how it is passed on."""
+    options = f"--mu {tuned.mu:g} --sigma {tuned.sigma:g}"
+    if tuned.alpha is None:
+        model = "without --alpha"
+    else:
+        model = f"with --alpha {tuned.alpha:g}"
+    return f"{tuned.describe()}\nThe same again: {options}. For the release: {model}."
+
+
+def _tune_terms(
+    terms: MarketTerms,
+    sellers: int,
+    reports: str,
+    public: str | None,
+    schema: Path | None,
+    text: Any,
+) -> tuple[MarketTerms, Tuning | None]:
+    """Returns the terms with μ and σ from public rows, if there are any; of reports only their
+    number counts.
+    """
+    from sottovoce.cli.release import read_public_rows
+    from sottovoce.data.source import DataSource
+    from sottovoce.errors import InvalidParameter
+    from sottovoce.market import tune
+
+    if public is None and schema is None:
+        return terms, None
+    if public is None or schema is None or terms.mu is not None or terms.sigma is not None:
+        raise InvalidParameter(
+            "Public rows come without a schema, or with constants that they would choose.",
+            "--tune chooses μ and σ on rows that --schema describes.",
+            "Pass --tune and --schema, without --mu and --sigma.",
+            parameter="tune",
         )
+    said = DataSource(reports, schema=schema, epsilon=1.0, text=text).for_classification()
+    features, classes = read_public_rows(said, public)
+    with status_after_delay("Trying constants on public rows"):
+        tuned = tune(
+            features,
+            classes,
+            bounds=said.require_features(),
+            sellers=sellers,
+            prior=terms.prior,
+            trade_off=terms.worth,
+            budget=terms.budget,
+            rule=terms.rule or "ceiling",
+            reserve=terms.reserve,
+            cap=terms.cap,
+            loss=terms.loss,
+        )
+    return replace(terms, mu=tuned.mu, sigma=tuned.sigma), tuned
+
+
+def _write_tuned_schema(tuned: Tuning | None, schema: Path | None) -> str:
+    """Returns the schema with the ranges that were chosen."""
+    from sottovoce.errors import InvalidParameter
+    from sottovoce.schema import Schema
+    from sottovoce.web.question_form import write_toml
+
+    if tuned is None or schema is None or not isinstance(tuned.bounds, Schema):
+        raise InvalidParameter(
+            "There are no public rows that ranges could follow.",
+            "",
+            "Pass --tune, or leave --tuned-schema out.",
+            parameter="tuned_schema",
+        )
+    whole = Schema.load(schema)
+    return write_toml(replace(whole, columns={**whole.columns, **tuned.bounds.columns}))
 
 
 def _show_outcome(outcome: MarketOutcome, seller: str | None, as_json: bool) -> None:
@@ -248,7 +374,7 @@ def _refuse_places(files: dict[str, Path], sellers: str, prior: str, force: bool
             sellers,
             prior.partition(":")[2],
             force=force,
-            public=name == "publish",
+            public=name in ("publish", "tuned-schema"),
             option=f"--{name}",
         )
     if len({path.resolve() for path in files.values()}) < len(files):
@@ -297,7 +423,8 @@ def explain_seller(
 
     truth, *lies = reports
     echo(
-        f"{seller} reported {format_amount(truth.report)} for a unit of ε. "
+        f"{seller} reported {format_amount(truth.report)} for a unit of "
+        f"{outcome.deal.loss.describe()}. "
         f"{outcome.deal.explain(seller)}",
         stderr=stderr,
     )
@@ -322,6 +449,7 @@ class Misreport:
     report: float
     cost: float
     epsilon: float
+    loss: float  # u(ε): what is lost for each unit of the cost
     paid: float
 
     @classmethod
@@ -335,18 +463,19 @@ class Misreport:
             deal = outcome.deal
         else:
             deal = outcome.terms.allocate(replace(outcome.sellers, costs=costs))
-        return cls(name, report, cost, float(deal.epsilon[place]), float(deal.payments[place]))
+        own = (float(column[place]) for column in (deal.epsilon, deal.losses, deal.payments))
+        return cls(name, report, cost, *own)
 
     @property
     def surplus(self) -> float:
         """What is paid beyond the cost."""
-        return self.paid - self.cost * self.epsilon
+        return self.paid - self.cost * self.loss
 
     def line(self) -> list[str]:
         """Returns the line of a table."""
         from sottovoce.report.market import format_amount
 
-        amounts = (self.report, self.epsilon, self.paid, self.cost * self.epsilon, self.surplus)
+        amounts = (self.report, self.epsilon, self.paid, self.cost * self.loss, self.surplus)
         return [self.name, *map(format_amount, amounts)]
 
     def compare_with_truth(self, truth: Misreport, coin: float) -> str:

@@ -46,6 +46,7 @@ from sottovoce.errors import (
 if TYPE_CHECKING:
     from sottovoce.data.engine import TextFormat
     from sottovoce.data.source import DataSource
+    from sottovoce.ledger import Sale
     from sottovoce.ledgers.sql_ledger import SqlLedger
     from sottovoce.session import Session
 
@@ -120,8 +121,25 @@ BudgetsTable = Annotated[
     typer.Option(
         "--budgets",
         metavar="TABLE",
-        help="A table of its own with a column of people, called as in TABLE, and one of their "
-        "budgets (epsilon, or as --budget-column says).",
+        help="A table of its own with a column of people, called as in TABLE or person or seller, "
+        "and one of their budgets (epsilon, or as --budget-column says): also the allocation of "
+        "`sottovoce market`.",
+    ),
+]
+Unknown = Annotated[
+    str | None,
+    typer.Option(
+        help="With --budgets or --spend-left: whether people without a line or an account, or with "
+        "ε = 0, are left out (leave-out) or the release is refused (refuse). If not given: left "
+        "out where the table is the allocation of a market, and refused elsewhere."
+    ),
+]
+SpendLeft = Annotated[
+    bool,
+    typer.Option(
+        "--spend-left",
+        help="With --ledger: spend all that each has left there, such as all that was sold, "
+        "instead of budgets from a table.",
     ),
 ]
 EngineName = Annotated[
@@ -176,7 +194,21 @@ Short = Annotated[
         "refuse it."
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="The JSON file to write.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="The file to write. In another format than JSON, the release itself is written "
+        "beside it, as .json."
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="How the answer is written: json (the release itself), csv, md or html. If not given, "
+        "what the ending of --out says.",
+    ),
+]
 TableLabel = Annotated[
     str | None,
     typer.Option(
@@ -245,6 +277,10 @@ def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
     return reading
 
 
+#: The format that a file's ending says, where none is named.
+FORMATS_BY_ENDING = {".csv": "csv", ".md": "md", ".html": "html", ".htm": "html"}
+
+
 @dataclass(frozen=True)
 class AnswerOptions:
     """What a command is told besides its table: under which key, and where the answer goes."""
@@ -253,6 +289,23 @@ class AnswerOptions:
     out: Path | None = None
     force: bool = False  # whether a file that is there already may be replaced
     inputs: tuple[str | Path, ...] = ()  # the files that are read: none is written over
+    kind: str | None = None  # the format; None: what the ending of the file says, else JSON
+
+    @property
+    def format(self) -> str:
+        """The format in which the answer is written."""
+        if self.kind is not None:
+            return self.kind
+        if self.out is None:
+            return "json"
+        return FORMATS_BY_ENDING.get(self.out.suffix.lower(), "json")
+
+    @property
+    def beside(self) -> Path | None:
+        """Where the release itself goes if the answer is written in another format to a file."""
+        if self.out is None or self.format == "json":
+            return None
+        return self.out.with_suffix(".json")
 
 
 @dataclass(frozen=True)
@@ -284,12 +337,10 @@ class LedgerOptions:
 
 EXPORT_FORMAT = "sottovoce.ledger/1"
 SHORT_POLICIES = {"leave-out": "leave out", "refuse": "refuse"}
-#: Who grants is called person; in the allocation of a market, seller.
-PERSON_COLUMNS = ("person", "seller")
+UNKNOWN_POLICIES = {"leave-out": "leave-out", "refuse": "refuse"}
 AMOUNT_COLUMNS = ("epsilon",)
-#: The column by which an allocation of a market is known; names in it are guarded against
-#: spreadsheets.
-PAYMENT_COLUMN = "payment"
+#: Decimals of a payment beyond these are no money.
+MAX_DECIMALS = 15
 #: What the ledger, the page and SQLite keep beside the file of the books; the first four also for
 #: books on a server.
 ENDINGS = (".key", ".heads", ".codes", ".witnesses", "-wal", "-shm")
@@ -366,10 +417,34 @@ def parse_choice(option: str, word: str, meanings: Mapping[str, str]) -> Any:
     return meanings[word]
 
 
+def refuse_stray_unknown(
+    unknown: str | None, budgets: str | None, spend_left: bool, ledger: str | None
+) -> None:
+    """Refuses --unknown where everybody's budget is in the table, and --spend-left without a
+    ledger.
+    """
+    if spend_left and ledger is None:
+        raise InvalidParameter(
+            "All that is left is to be spent, and no ledger says how much that is.",
+            "",
+            "Pass --ledger, or budgets in place of --spend-left.",
+            parameter="spend_left",
+        )
+    if unknown is not None and budgets is None and not spend_left:
+        raise InvalidParameter(
+            "--unknown says what becomes of people without a budget, and none can be missing.",
+            "Budgets of the table itself, or one ε for all, name everybody.",
+            "Leave it out, or pass --budgets or --spend-left.",
+            parameter="unknown",
+        )
+
+
 def read_grants(
     path: str, person: str | None, amount: str | None, text: TextFormat | None = None
 ) -> dict[str, float]:
     """Reads who allows how much; a person in several lines must say the same in all of them."""
+    from sottovoce.arrays import strip_formula_guard
+    from sottovoce.data.budget_table import PAYMENT_COLUMN, PERSON_COLUMNS
     from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine
 
     text = text or DEFAULT_TEXT_FORMAT
@@ -378,10 +453,10 @@ def read_grants(
     amount = _find_column(there, amount, AMOUNT_COLUMNS)
     allocated = PAYMENT_COLUMN in there and PAYMENT_COLUMN not in (person, amount)
     grants: dict[str, float] = {}
-    for names, amounts in _read_lines(path, person, amount, text):
+    for names, amounts in _read_lines(path, text, person, amount):
         for name, given in zip(names, amounts, strict=True):
             if allocated:
-                name = _strip_guard(name)
+                name = strip_formula_guard(name)
             if name in grants and grants[name] != given:
                 raise InconsistentBudget(
                     "A person grants two different amounts.",
@@ -398,6 +473,64 @@ def read_grants(
             parameter="grants",
         )
     return grants
+
+
+def read_sale(
+    path: str, person: str | None, amount: str | None, money: str, text: TextFormat | None = None
+) -> Sale:
+    """Reads who has sold how much for what: the allocation of a market, one line a seller."""
+    from sottovoce.arrays import strip_formula_guard
+    from sottovoce.budgets import SOLD_PROMISE
+    from sottovoce.data.budget_table import PAYMENT_COLUMN, PERSON_COLUMNS
+    from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, get_engine
+    from sottovoce.errors import DuplicatePeople
+    from sottovoce.ledger import Amounts, Sale
+    from sottovoce.units import round_down
+
+    text = text or DEFAULT_TEXT_FORMAT
+    there = get_engine("arrow").open_table(path, text=text).columns()
+    person = _find_column(there, person, PERSON_COLUMNS)
+    amount = _find_column(there, amount, AMOUNT_COLUMNS)
+    payment = _find_column(there, None, (PAYMENT_COLUMN,))
+    lines = [
+        (strip_formula_guard(name), sold, paid)
+        for names, amounts, payments in _read_lines(path, text, person, amount, payment)
+        for name, sold, paid in zip(names, amounts, payments, strict=True)
+    ]
+    names = [name for name, _, _ in lines]
+    if len(set(names)) < len(names):
+        raise DuplicatePeople(
+            "A seller is listed twice.",
+            "Everybody sells once in a sale.",
+            "Keep one line a seller.",
+            parameter="grants",
+        )
+    units = round_down([sold for _, sold, _ in lines], zero_allowed=True)
+    coins, coin = _count_coins([paid for _, _, paid in lines])
+    return Sale(Amounts(names, units, ", ".join(SOLD_PROMISE)), coins, coin, money)
+
+
+def _count_coins(payments: list[float]) -> tuple[Any, Any]:
+    """Returns payments as whole numbers of the smallest coin that they are written in, and it."""
+    import math
+    from decimal import Decimal
+    from fractions import Fraction
+
+    import numpy as np
+
+    if not all(map(math.isfinite, payments)):
+        raise _unreadable_grant_error()
+    exact = [Decimal(repr(paid)).normalize() for paid in payments]
+    places = max((max(0, -int(paid.as_tuple().exponent)) for paid in exact), default=0)
+    coins = [int(paid.scaleb(places)) for paid in exact]
+    if places > MAX_DECIMALS or any(abs(count) > 10**MAX_DECIMALS for count in coins):
+        raise InvalidParameter(
+            "A payment has too many digits.",
+            f"Payments are whole numbers of a coin, of at most {MAX_DECIMALS} digits.",
+            "Make the market with a larger --coin, such as 0.01.",
+            parameter="payments",
+        )
+    return np.array(coins, dtype=np.int64), Fraction(1, 10**places)
 
 
 def _find_column(there: Mapping[str, str], said: str | None, usual: tuple[str, ...]) -> str:
@@ -419,7 +552,7 @@ def _find_column(there: Mapping[str, str], said: str | None, usual: tuple[str, .
 class _GrantCollector:
     """The kernel that keeps names and amounts."""
 
-    columns: tuple[str, str]
+    columns: tuple[str, ...]
 
     def zero(self) -> list[Any]:
         return []
@@ -427,8 +560,8 @@ class _GrantCollector:
     def __call__(self, batch: Any) -> list[Any]:
         from sottovoce.data.engine import as_floats
 
-        person, amount = (batch.column(name) for name in self.columns)
-        return [(_read_names(person), as_floats(amount).tolist())]
+        person, *amounts = (batch.column(name) for name in self.columns)
+        return [(_read_names(person), *(as_floats(amount).tolist() for amount in amounts))]
 
 
 def _read_names(column: Any) -> list[str]:
@@ -452,10 +585,10 @@ def _read_names(column: Any) -> list[str]:
     return names
 
 
-def _read_lines(path: str, person: str, amount: str, text: TextFormat) -> list[Any]:
+def _read_lines(path: str, text: TextFormat, person: str, *amounts: str) -> list[Any]:
     from sottovoce.data.engine import get_engine
 
-    if person == amount:
+    if len({person, *amounts}) <= len(amounts):
         raise InvalidParameter(
             "One column is named for two purposes.",
             "",
@@ -465,8 +598,8 @@ def _read_lines(path: str, person: str, amount: str, text: TextFormat) -> list[A
     try:
         return (
             get_engine("arrow")
-            .open_table(path, (amount,), text=text)
-            .fold(_GrantCollector((person, amount)))
+            .open_table(path, amounts, text=text)
+            .fold(_GrantCollector((person, *amounts)))
         )
     except InvalidData:
         pass  # raised below, in the words of grants
@@ -481,15 +614,6 @@ def _unreadable_grant_error() -> WrongType:
         "--encoding.",
         parameter="grants",
     )
-
-
-def _strip_guard(name: str) -> str:
-    """Takes off the apostrophe that keeps a spreadsheet from taking a name for a formula."""
-    from sottovoce.arrays import guard_formula
-
-    if name.startswith("'") and guard_formula(name[1:]) == name:
-        return name[1:]
-    return name
 
 
 def export_lines(books: SqlLedger) -> Iterator[str]:

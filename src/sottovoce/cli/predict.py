@@ -57,13 +57,13 @@ def predict(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Predict the label of new rows with a released model; for classes, with the probability of
-    each.
+    """Predict the label of new rows with a released model.
 
-    Numbers beyond the model's bounds are clipped, and a level that it does not know counts as none
-    of its levels.
+    Classes come with the probability of each. Numbers beyond the model's bounds are clipped, and
+    a level that it does not know counts as none of its levels.
     """
     from sottovoce.cli.console import RowProgress, load_release, open_unfinished, refuse_unwritable
+    from sottovoce.units import format_count
 
     released = ReleasedModel.of(load_release(model))
     refuse_unwritable(out, table, model, force=force)
@@ -80,7 +80,8 @@ def predict(
                 for lines in iter(lambda: waiting.read(IN_MEMORY), b""):
                     typer.echo(lines, nl=False)
     echo(
-        f"{rows:,} rows predicted, from the published model alone: nobody is charged for it.",
+        f"{format_count(rows, 'row')} predicted, from the published model alone: "
+        "nobody is charged for it.",
         stderr=True,
     )
     if out is not None:

@@ -18,8 +18,8 @@ would be, with a word in front that says which of the two tables is meant.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,25 @@ import typer
 from typer.core import TyperGroup
 
 from sottovoce.cli import options as options_module
-from sottovoce.cli.console import echo, exit_on_error, get_console, list_inputs, write_stdout
+from sottovoce.cli.console import (
+    echo,
+    exit_on_error,
+    get_console,
+    list_inputs,
+    show_tables,
+    write_stdout,
+)
 from sottovoce.cli.options import AnswerOptions, LedgerOptions
+from sottovoce.cli.report import COMMANDS as REPORTS
+from sottovoce.cli.report import make_report_command
 from sottovoce.estimators import Parameter, Question, list_questions
+from sottovoce.estimators.baseline_options import (
+    list_baseline_parameters,
+    picks_rows,
+    plan_baseline,
+    release_baseline,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from sottovoce.data.source import DataSource
@@ -45,15 +61,19 @@ class QuestionCommands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names for the help page."""
-        return list(list_questions())
+        return [*list_questions(), *REPORTS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of a question, or None if there is no such question."""
         question = list_questions().get(cmd_name)
-        if question is None:
+        if question is not None:
+            command = make_command(question)
+        elif cmd_name in REPORTS:
+            command = make_report_command(cmd_name, grouped=True)
+        else:
             return None
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        single.command(question.name)(exit_on_error()(make_command(question)))
+        single.command(cmd_name)(exit_on_error()(command))
         return typer.main.get_command(single)
 
 
@@ -93,24 +113,27 @@ def make_command(question: Question) -> Callable[..., None]:
     Callable
         the function that typer makes a command of.
     """
-    common = inspect.signature(_read_common_options, eval_str=True).parameters
+    common = inspect.signature(read_common_options, eval_str=True).parameters
     reading = _list_reading_options(question)
+    baselines = list_baseline_parameters(question)
 
     def command(context: typer.Context, **given: Any) -> None:
-        said, answer, booking = _read_common_options(**{name: given.pop(name) for name in common})
+        said, answer, booking = read_common_options(**{name: given.pop(name) for name in common})
         run = context.obj
         if booking is not None:
             run = partial(run, booking=booking)
         said = replace(said, **{option.name: given.pop(option.name) for option in reading})
         public = [given.pop(one.name) for one in question.parameters if one.kind == "table"]
+        around = {one.name: given.pop(one.name) for one in baselines}
         said, asked = prepare_question(question, said, given, *public)
+        asked = wrap_question(question, asked, around, booking)
         run(said, asked, replace(answer, inputs=list_inputs(said, *public)))
 
     table, *others = common.values()
     context = inspect.Parameter(
         "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
     )
-    own = [_make_option(parameter) for parameter in question.parameters]
+    own = [_make_option(parameter) for parameter in (*question.parameters, *baselines)]
     signature = inspect.Signature([context, table, *reading, *own, *others])
     command.__signature__ = signature  # type: ignore[attr-defined]  # typer reads it
     command.__doc__ = question.summary
@@ -121,6 +144,8 @@ def _list_reading_options(question: Question) -> list[inspect.Parameter]:
     """The options that say which columns are read."""
     if question.predicts:
         return [_make_parameter("schema", options_module.Described)]
+    if question.reads == "table":
+        return [_make_parameter("schema", options_module.SchemaFile)]
     return [
         _make_parameter("column", options_module.ColumnName),
         _make_parameter("bounds", options_module.Limits),
@@ -137,7 +162,12 @@ def _make_parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def _make_option(parameter: Parameter) -> inspect.Parameter:
     """The option of a question's parameter."""
-    kinds: dict[str, Any] = {"number": float, "whole": int, "numbers": list[float]}
+    kinds: dict[str, Any] = {
+        "number": float,
+        "whole": int,
+        "numbers": list[float],
+        "texts": list[str],
+    }
     if parameter.kind == "table":
         shown = typer.Option(parameter.option, metavar="TABLE", help=parameter.help)
     elif parameter.kind == "choice":
@@ -147,6 +177,8 @@ def _make_option(parameter: Parameter) -> inspect.Parameter:
     else:
         shown = typer.Option(parameter.option, help=parameter.help)
     kind = kinds.get(parameter.kind, str)
+    if parameter.words:
+        kind = list[str]
     return _make_parameter(parameter.name, Annotated[kind | None, shown])
 
 
@@ -178,7 +210,8 @@ def prepare_question(
     """
     from sottovoce.estimator import make_estimator
 
-    _refuse_other_choices(question, given)
+    _refuse_other_choices(question.parameters, given)
+    given = {**given, **_read_numbers_or_words(question.parameters, given)}
     said = question.complete_options(said)
     parameters = question.complete_parameters(given)
     asked: Any = make_estimator(question.load_class(), said, **parameters)
@@ -189,10 +222,44 @@ def prepare_question(
     return said, asked
 
 
-def _refuse_other_choices(question: Question, given: dict[str, Any]) -> None:
+def wrap_question(
+    question: Question, asked: Any, around: dict[str, Any], booking: LedgerOptions | None
+) -> Any:
+    """Return the baseline that options ask for around a question, or the question itself.
+
+    Parameters
+    ----------
+    question :
+        the entry of the registry.
+    asked :
+        the estimator.
+    around :
+        the options of baselines; None where one is not given.
+    booking :
+        the ledger, if there is one.
+
+    Raises
+    ------
+    InvalidInput
+        if there is no such baseline, or a ledger would have to remember it.
+    """
     from sottovoce.errors import InvalidParameter
 
-    for parameter in question.parameters:
+    _refuse_other_choices(list_baseline_parameters(question), around)
+    wrapped = wrap(question, asked, around)
+    if picks_rows(wrapped) and booking is not None:
+        raise InvalidParameter(
+            "A ledger was named together with a baseline that picks rows.",
+            "Its releases are booked in no ledger: they are there to compare with.",
+            "Leave --ledger out, or choose the baseline uniform or threshold.",
+        )
+    return wrapped
+
+
+def _refuse_other_choices(parameters: Iterable[Parameter], given: dict[str, Any]) -> None:
+    from sottovoce.errors import InvalidParameter
+
+    for parameter in parameters:
         value = given.get(parameter.name)
         if parameter.kind == "choice" and value is not None and value not in parameter.values:
             raise InvalidParameter(
@@ -202,16 +269,44 @@ def _refuse_other_choices(question: Question, given: dict[str, Any]) -> None:
             )
 
 
-def _read_common_options(
+def _read_numbers_or_words(
+    parameters: Iterable[Parameter], given: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the options that are several numbers, or one word in place of them."""
+    from sottovoce.errors import InvalidParameter
+
+    found: dict[str, Any] = {}
+    for parameter in parameters:
+        texts = given.get(parameter.name)
+        if not parameter.words or not texts:
+            continue
+        if len(texts) == 1 and texts[0] in parameter.words:
+            found[parameter.name] = texts[0]
+            continue
+        with suppress(ValueError):  # raised below
+            found[parameter.name] = [float(text) for text in texts]
+        if parameter.name not in found:
+            raise InvalidParameter(
+                f"{parameter.option} is not a number.",
+                parameter.describe_limits(),
+                "Name the option once for each number.",
+            )
+    return found
+
+
+def read_common_options(
     table: options_module.Table,
     budget_column: options_module.BudgetColumn = None,
     budgets: options_module.BudgetsTable = None,
+    unknown: options_module.Unknown = None,
+    spend_left: options_module.SpendLeft = False,
     epsilon: options_module.Epsilon = None,
     person_column: options_module.PersonColumn = None,
     engine: options_module.EngineName = None,
     key: options_module.Key = None,
     out: options_module.Out = None,
     force: options_module.Force = False,
+    kind: options_module.Format = None,
     table_label: options_module.TableLabel = None,
     ledger: options_module.Ledger = None,
     keys: options_module.Keys = None,
@@ -226,8 +321,13 @@ def _read_common_options(
     from sottovoce.data.engine import TextFormat
     from sottovoce.data.source import DataSource
 
+    if unknown is not None:
+        unknown = options_module.parse_choice("--unknown", unknown, options_module.UNKNOWN_POLICIES)
+    options_module.refuse_stray_unknown(unknown, budgets, spend_left, ledger)
     said = DataSource(
         table,
+        unknown=unknown,
+        spend_left=(unknown or "leave-out") if spend_left else None,
         budget=budget_column,
         epsilon=epsilon,
         person=person_column,
@@ -237,10 +337,22 @@ def _read_common_options(
         text=TextFormat.of_options(delimiter, encoding, decimal),
     )
     booking = None if ledger is None else LedgerOptions(ledger, keys, short)
-    return said, AnswerOptions(key, out, force), booking
+    _refuse_other_formats(kind)
+    return said, AnswerOptions(key, out, force, kind=kind), booking
+
+
+def _refuse_other_formats(kind: str | None) -> None:
+    from sottovoce.errors import InvalidParameter
+
+    known = ("json", "csv", "md", "html")
+    if kind is not None and kind not in known:
+        raise InvalidParameter(
+            "--format is none of its choices.", f"Choices: {', '.join(known)}.", "Choose one."
+        )
 
 
 NO_LEDGER = "No ledger remembers this release: asking again spends everybody's ε again."
+NOTHING_SPENT = "Nobody spends anything: the answer is public."
 REPEATED_KEY = (
     "The key {key!r} is in the ledger: these are the bytes that were released under it, and nobody "
     "was charged."
@@ -262,12 +374,16 @@ def run_release(
     from sottovoce.cli.console import RowProgress, refuse_unwritable
     from sottovoce.estimator import release_unbooked
 
-    refuse_unwritable(answer.out, *answer.inputs, force=answer.force, public=True)
+    for path in (answer.out, answer.beside):
+        refuse_unwritable(path, *answer.inputs, force=answer.force, public=True)
     if booking is not None:
         return _run_with_ledger(said, asked, answer, booking)
+    if picks_rows(asked):
+        return _show_release(answer, release_baseline(said, asked), NO_LEDGER, style="dim")
     with RowProgress(get_console(stderr=True)) as watch:
         made = release_unbooked(said, asked, watch)
-    return _show_release(answer, made, NO_LEDGER, style="dim")
+    costs = "epsilon" not in made.guarantee or made.guarantee["epsilon"]["most"] > 0
+    return _show_release(answer, made, NO_LEDGER if costs else NOTHING_SPENT, style="dim")
 
 
 def _open_session(
@@ -279,12 +395,13 @@ def _open_session(
 
     booking.refuse_unbookable(said, answer, key=key)
     session = open_session(booking.place, booking.keys, booking.short)
-    refuse_unwritable(
-        answer.out,
-        *list_ledger_files(session, booking.place, booking.keys),
-        force=answer.force,
-        public=True,
-    )
+    for path in (answer.out, answer.beside):
+        refuse_unwritable(
+            path,
+            *list_ledger_files(session, booking.place, booking.keys),
+            force=answer.force,
+            public=True,
+        )
     return session
 
 
@@ -300,17 +417,21 @@ def _run_with_ledger(
     with _report_charges_on_failure(session, key):
         with RowProgress(get_console(stderr=True)) as watch:
             made = release_from_table(said, asked, watch, session, key=key)
-        _show_release(
-            answer,
-            made,
-            describe_booking(session, made, key) if known is None else REPEATED_KEY.format(key=key),
-        )
+        if known is not None:
+            cost = REPEATED_KEY.format(key=key)
+        elif said.budgets is None and said.spend_left is None:
+            cost = describe_booking(session, made, key)
+        else:
+            cost = describe_booking(session, made, key, "have no budget, or had not enough left")
+        _show_release(answer, made, cost)
 
 
 def _show_release(
     answer: AnswerOptions, made: Release, cost: str, style: str | None = None
 ) -> None:
     written = _write_release(answer, made)
+    with suppress(Exception):  # the release is paid for and written: a picture must not spoil it
+        show_tables(made)
     echo(made.explain(), stderr=True)
     if "advice" in made.parameters:
         echo(f"Planned as: {made.parameters['advice']}", stderr=True)
@@ -325,12 +446,16 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     """
     from sottovoce.cli.console import write_file
     from sottovoce.errors import InvalidParameter
+    from sottovoce.report.answers import write_release
 
     if answer.out is None:
-        write_stdout(made.to_json())
+        write_stdout(write_release(made, answer.format))
         return None
     try:
-        return write_file(answer.out, made.to_json(), force=answer.force, public=True)
+        if answer.beside is not None:  # first what cannot be had again for nothing
+            write_file(answer.beside, made.to_json(), force=answer.force, public=True)
+        text = write_release(made, answer.format)
+        return write_file(answer.out, text, force=answer.force, public=True)
     except InvalidParameter as error:
         refused = error
     write_stdout(made.to_json())
@@ -339,9 +464,11 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     )
 
 
-def describe_booking(session: Session, made: Release, key: str) -> str:
-    """Returns what the books say about a new release: entry, head, and how many people had not
-    enough left.
+def describe_booking(
+    session: Session, made: Release, key: str, lacking: str = "had not enough left"
+) -> str:
+    """Returns what the books say about a new release: entry, head, and how many people were left
+    out, with the reason ``lacking``.
     """
     paper = made.certificate.ledger or {}
     entry = next(entry for entry in session.ledger.entries() if entry.number == paper["entry"])
@@ -349,10 +476,7 @@ def describe_booking(session: Session, made: Release, key: str) -> str:
     paid = entry.lines // (2 if made.guarantee["currency"] == "epsilon, delta" else 1)
     out = made.guarantee["people"] - paid
     if out:
-        short = (
-            f" {out:,} of {made.guarantee['people']:,} people had not enough left, and were left "
-            "out."
-        )
+        short = f" {out:,} of {made.guarantee['people']:,} people {lacking}, and were left out."
     else:
         short = ""
     return (
@@ -410,8 +534,11 @@ def run_plan(
         session = None
     else:
         session = _open_session(said, answer, booking)
-    with RowProgress(get_console(stderr=True)) as watch:
-        made = plan_from_table(said, asked, watch, session)
+    if picks_rows(asked):
+        made = plan_baseline(said, asked)
+    else:
+        with RowProgress(get_console(stderr=True)) as watch:
+            made = plan_from_table(said, asked, watch, session)
     show_plan(made)
     if answer.out is not None:
         written = write_file(answer.out, make_plan_json(made), force=answer.force, public=True)

@@ -183,8 +183,11 @@ def _find_picture_path(path: Path, place: int, ending: str) -> Path:
 
 
 def _show_outcome(experiment: Experiment, outcome: Outcome) -> None:
+    from sottovoce.papers.report import describe_print
+
     echo(f"\n{experiment.name}: {experiment.title}", style="bold")
     for table in outcome.tables:
+        echo(f"\n{table.title}", style="italic")
         _show_table(table)
         for reason in table.reasons:
             if reason.lines:
@@ -192,7 +195,7 @@ def _show_outcome(experiment: Experiment, outcome: Outcome) -> None:
             else:
                 lines = ""
             echo(f"  {reason.column}{lines}: {reason.sentence}", style="yellow")
-    for sentence in outcome.sentences:
+    for sentence in (*describe_print(outcome), *outcome.sentences):
         echo(sentence)
 
 
@@ -236,6 +239,7 @@ def _make_cells(column: ResultColumn, place: int) -> list[str]:
 def _write_report(out: Path, size: str, failed: dict[str, SottovoceError]) -> None:
     """Writes the report of everything that is in the folder, and says where it is."""
     from sottovoce.cli.console import write_file
+    from sottovoce.papers.items import RunSummary, count_statuses, judge_items
     from sottovoce.papers.report import EXPERIMENTS, count_close_cells, make_report
 
     found = (
@@ -244,8 +248,12 @@ def _write_report(out: Path, size: str, failed: dict[str, SottovoceError]) -> No
     outcomes = {name: outcome for name, outcome in found if outcome is not None}
     drawn = {name: _inline_figures(out, outcome) for name, outcome in outcomes.items()}
     missing = {name: str(error) for name, error in failed.items() if name not in outcomes}
-    write_file(out / REPORT, make_report(outcomes, drawn, missing), force=True, public=True)
+    runs = {name: RunSummary.of(outcome) for name, outcome in outcomes.items()}
+    runs |= {name: RunSummary(missing=why) for name, why in missing.items()}
+    judged = judge_items(runs)
+    write_file(out / REPORT, make_report(outcomes, drawn, missing, judged), force=True, public=True)
     echo(f"\n{count_close_cells(list(outcomes.values()))}")
+    echo(count_statuses(judged))
     echo(
         f"{out / REPORT}: the report of all {len(outcomes)} that are done; open it in a browser",
         whole=True,

@@ -29,8 +29,17 @@ from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, InvalidRelease, MissingColumn, UnknownPeople
-from sottovoce.estimator import Estimator, get_budgets, make_estimator, read_source
+from sottovoce.estimator import (
+    Estimator,
+    get_budgets,
+    make_estimator,
+    plan_budgets,
+    read_public,
+    read_source,
+)
 from sottovoce.estimators import list_questions
+from sottovoce.estimators.baseline_options import list_page_parameters, take_baseline, wrap
+from sottovoce.estimators.report_file import list_asked
 from sottovoce.ledger import Entry
 from sottovoce.plan import refuse_changed_plan
 from sottovoce.release import Release
@@ -40,9 +49,9 @@ from sottovoce.web.uploads import save_table
 from sottovoce.web.workspace import CachedBalances, Job, Workspace, prefetch_balances
 
 if TYPE_CHECKING:
-    from sottovoce.audit import PerInstance
     from sottovoce.budgets import Budgets
     from sottovoce.data.engine import GroupLookup
+    from sottovoce.estimators.report import Report
     from sottovoce.plan import Plan
 
 #: Letters of a key: it is shown in tables and is part of a file's name.
@@ -64,7 +73,21 @@ class QuestionRequest:
     column: str | None = None
     epsilon: float | None = None
     share: float = 1.0
+    spend_left: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """Several questions about a table in the workspace, as entries of a file of questions, by
+    name.
+    """
+
+    table: str
+    questions: Mapping[str, Mapping[str, Any]]
+    epsilon: float | None = None
+    share: float = 1.0
+    spend_left: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,14 +186,21 @@ def make_plan(workspace: Workspace, said: DataSource, question: Estimator) -> No
     nobody is charged.
     """
     _refuse_unbookable(workspace, said)
-    budgets, _ = scale_budgets(*_read_census(workspace, said), said.share)
-    balances = CachedBalances(workspace, said.table, said.person)
+    public = read_public(question, said)
+    short = workspace.session.short
+    if public is None:
+        budgets, _ = scale_budgets(*_read_census(workspace, said), said.share)
+        ledger: Any = CachedBalances(workspace, said.table, said.person)
+    else:
+        budgets = get_budgets(public)
+        ledger = workspace.session.ledger  # people are in the order of the rows here
     try:
-        plan = plan_rows(balances, workspace.session.short, question, budgets)
+        plan = plan_rows(ledger, short, question, budgets, said.spend_left, public)
         return NotedPlan(replace(plan, subject=said.subject))
     except UnknownPeople:
         pass  # somebody has no account yet: planned below as if all had
-    return NotedPlan(replace(question.plan_for(budgets), subject=said.subject), NOT_GRANTED)
+    plan = plan_budgets(question, budgets, public)
+    return NotedPlan(replace(plan, subject=said.subject), NOT_GRANTED)
 
 
 def start_release(
@@ -191,17 +221,23 @@ def start_release(
     def work(job: Job) -> str:
         dataset = read_source(question, said, job.watch)
         budgets = get_budgets(dataset)
+        asked = None
+        if said.spend_left is None:
+            asked = budgets.by_person(budgets.kinds.epsilon)
         made = release_rows(
             workspace.session.ledger,
             workspace.session.short,
             question,
             dataset,
             key,
-            budgets.by_person(budgets.kinds.epsilon),
+            asked,
             agreed,
             job.commit,
+            said.spend_left or "refuse",
         )
         workspace.releases[key] = made.to_json().encode()
+        if said.spend_left is None:  # what people had left then is not known any more
+            workspace.sources[key] = said
         return key
 
     return workspace.jobs.start(work, key)
@@ -235,12 +271,29 @@ def verify_ledger(workspace: Workspace) -> Entry:
 
 def audit_release(
     workspace: Workspace, table: str, key: str, delta: float, watch: Any = None
-) -> PerInstance:
+) -> Any:
     """Returns what people really lost to a release from this table: confidential, for the curator
     alone.
     """
     made = Release.from_json(read_release(workspace, key).decode())
-    return audit_from_table(made, _find_source(workspace, QuestionRequest(table, "")), delta, watch)
+    source = _find_source(workspace, QuestionRequest(table, ""))
+    known = workspace.sources.get(key)
+    if known is not None and known.table == source.table:
+        source = describe_source(known)
+    return audit_from_table(made, source, delta, watch)
+
+
+def describe_source(made_from: DataSource) -> DataSource:
+    """Returns the table and budgets that a release was made from; what it is about, the release
+    says.
+    """
+    schema = replace(made_from.find_declared() or Schema(), label=None)
+    budgets = {"budget": made_from.budget, "epsilon": made_from.epsilon}
+    if made_from.budget is not None:
+        budgets["epsilon"] = None
+    return DataSource(
+        made_from.table, schema=schema, person=made_from.person, share=made_from.share, **budgets
+    )
 
 
 def prepare_question(workspace: Workspace, wanted: QuestionRequest) -> tuple[DataSource, Estimator]:
@@ -256,7 +309,7 @@ def prepare_question(workspace: Workspace, wanted: QuestionRequest) -> tuple[Dat
             parameter="question",
         )
     question = questions[wanted.question]
-    takes = [parameter.name for parameter in question.form_parameters]
+    takes = [parameter.name for parameter in list_page_parameters(question)]
     if not set(wanted.parameters) <= set(takes):
         raise InvalidParameter(
             "A parameter is none of this question's.",
@@ -265,21 +318,49 @@ def prepare_question(workspace: Workspace, wanted: QuestionRequest) -> tuple[Dat
             parameter="parameters",
         )
     said = question.complete_options(_find_source(workspace, wanted))
-    parameters = question.complete_parameters(wanted.parameters)
-    return said, make_estimator(question.load_class(), said, **parameters)
+    own, around = take_baseline(wanted.parameters)
+    parameters = question.complete_parameters(own)
+    asked = make_estimator(question.load_class(), said, **parameters)
+    return said, wrap(question, asked, around)
 
 
-def _find_source(workspace: Workspace, wanted: QuestionRequest) -> DataSource:
+def prepare_report(workspace: Workspace, wanted: ReportRequest) -> tuple[DataSource, Estimator]:
+    """Returns a report as the library takes it; refuses it in words if something is missing or
+    wrong.
+    """
+    return complete_report(_find_source(workspace, wanted), wanted.questions)
+
+
+def complete_report(
+    said: DataSource, entries: Mapping[str, Mapping[str, Any]]
+) -> tuple[DataSource, Report]:
+    """Returns the table with the columns that such questions read, and their report; refuses what
+    is wrong whoever the people are.
+    """
+    from sottovoce.estimators.report import Report
+
+    whole = said.for_report()
+    asked = list_asked(entries)
+    schema = whole.find_declared() or Schema()
+    described = schema if schema.columns else None
+    report = Report(asked.questions, described, wanted=asked.wanted, shares=asked.shares)
+    report.validate()
+    return replace(whole, asked=report.read_table(whole).list_columns()), report
+
+
+def _find_source(workspace: Workspace, wanted: QuestionRequest | ReportRequest) -> DataSource:
     schema = workspace.schemas.get(wanted.table, Schema())
-    if wanted.column is not None:
-        schema = replace(schema, label=wanted.column)
+    column = getattr(wanted, "column", None)
+    if column is not None:
+        schema = replace(schema, label=column)
     table = workspace.get_table(wanted.table)
     return DataSource(
         str(table.path),
-        column=wanted.column,
+        column=column,
         epsilon=wanted.epsilon,
         schema=schema,
         share=wanted.share,
+        spend_left="leave-out" if wanted.spend_left else None,
         name=schema.name or get_table_label(table.name),
     )
 

@@ -29,14 +29,18 @@ from starlette.responses import Response
 
 from sottovoce import market as markets
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimators import Parameter, Question, list_questions
+from sottovoce.estimators import Parameter, Question, list_questions, list_shared_questions
+from sottovoce.estimators.baseline_options import BOOKED_PARAMETERS, list_page_parameters
+from sottovoce.estimators.report_questions import MOST_QUESTIONS
 from sottovoce.ledgers.sql_ledger import SqlLedger
 from sottovoce.market import prior as laws
-from sottovoce.market.terms import FROM_FILE, MarketTerms, Sellers
+from sottovoce.market.terms import FROM_FILE, MarketTerms, Sellers, parse_loss
 from sottovoce.release import Release
+from sottovoce.report.comparison import compare_groups
 from sottovoce.report.ledger import compute_balances as by_tier
 from sottovoce.report.plan import is_compared, make_verdict
 from sottovoce.schema import Column, Schema
+from sottovoce.units import format_count
 from sottovoce.web import actions
 from sottovoce.web.guard import API
 from sottovoce.web.market_pages import LARGEST, LARGEST_NORM
@@ -50,6 +54,12 @@ MOST_PEOPLE = 10_000
 MOST_LEVELS = 1000
 MOST_PARAMETERS = 10
 Number = Annotated[float, Field(allow_inf_nan=False)]
+#: A number if it can be one, else text: limits of numbers, and of dates.
+Limit = Annotated[
+    Annotated[float, Field(allow_inf_nan=False)]
+    | Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)],
+    Field(union_mode="left_to_right"),
+]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Money = Annotated[float, Field(gt=0, le=LARGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
@@ -79,12 +89,16 @@ class TableAnswer(BaseModel):
 class ColumnBody(RequestBody):
     """One column, from public knowledge and never from the data."""
 
-    kind: Literal["number", "factor", "text"]
-    low: Number | None = None
-    high: Number | None = None
+    kind: Literal["number", "factor", "date", "text"]
+    low: Limit | None = None  # of a date: the first day, as 2024-01-31
+    high: Limit | None = None
     levels: list[Name] = Field(default=[], max_length=MOST_LEVELS)
-    missing: Number | None = None
+    missing: Limit | None = None
     unit: Name | None = None
+    edges: list[Number] = Field(default=[], max_length=MOST_LEVELS)
+    period: Literal["day", "week", "month", "quarter", "year"] | None = None
+    other: Name | None = None
+    step: Positive | None = None
 
 
 class SchemaBody(RequestBody):
@@ -124,7 +138,7 @@ def _check_question(name: str) -> str:
 
 def _describe_question(question: Question) -> dict[str, Any]:
     """The schema of a question's name and parameters."""
-    parameters = {one.name: _describe_parameter(one) for one in question.form_parameters}
+    parameters = {one.name: _describe_parameter(one) for one in list_page_parameters(question)}
     return {
         "title": question.title,
         "description": question.summary,
@@ -149,10 +163,19 @@ def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
     kinds = [number]
     if parameter.kind == "choice":
         kinds = [{"type": "string", "enum": parameter.values}]
+    elif parameter.kind == "text":
+        kinds = [{"type": "string"}]
+    elif parameter.kind == "texts":
+        kinds = [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        ]
     elif parameter.kind == "whole":
         kinds = [{**number, "type": "integer"}]
     elif parameter.kind == "numbers":
         kinds = [number, {"type": "array", "items": number, "minItems": 1}]
+        if parameter.words:
+            kinds.append({"type": "string", "enum": list(parameter.words)})
     return {
         "title": parameter.label,
         "description": parameter.help,
@@ -168,6 +191,7 @@ class QuestionBody(RequestBody):
     column: Name | None = None
     epsilon: Positive | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    spend_left: bool = False
     parameters: dict[str, Any] = Field(default={}, max_length=MOST_PARAMETERS)
 
     @classmethod
@@ -182,6 +206,57 @@ class QuestionBody(RequestBody):
 
 class ReleaseBody(QuestionBody):
     """A question, and the key of its release: one key, one release, for ever."""
+
+    key: Annotated[str, Field(min_length=1, max_length=actions.LONGEST_KEY)]
+    plan_digest: Annotated[str, Field(min_length=64, max_length=64)] | None = None
+
+
+def _describe_entry(question: Question) -> dict[str, Any]:
+    """The schema of an entry of a report that asks this question."""
+    parameters = {one.name: _describe_parameter(one) for one in question.form_parameters}
+    positive = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]}
+    number = {"type": "number"}
+    return {
+        "type": "object",
+        "title": question.title,
+        "description": question.summary,
+        "required": ["ask"],
+        "properties": {
+            "ask": {"const": question.name},
+            "column": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "wanted": {"description": "The error that is wanted, in its own unit.", **positive},
+            "share": {"description": "What its share is proportional to.", **positive},
+            "bounds": {"type": "array", "items": number, "minItems": 2, "maxItems": 2},
+            "missing": number,
+            **parameters,
+        },
+        "additionalProperties": False,
+    }
+
+
+class ReportBody(RequestBody):
+    """Several questions about a table in the workspace, by name: each with `ask`, `column`, its own
+    parameters, and either `wanted` or `share`, as in a file of questions.
+    """
+
+    table: Name
+    questions: dict[Name, dict[str, Any]] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    epsilon: Positive | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    spend_left: bool = False
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+        """Describe the entry of each question with its own parameters."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        entries = [_describe_entry(question) for question in list_shared_questions().values()]
+        schema["properties"]["questions"]["additionalProperties"] = {"oneOf": entries}
+        return reference
+
+
+class ReportReleaseBody(ReportBody):
+    """A report, and the key of its release: one key, one release, for ever."""
 
     key: Annotated[str, Field(min_length=1, max_length=actions.LONGEST_KEY)]
     plan_digest: Annotated[str, Field(min_length=64, max_length=64)] | None = None
@@ -216,6 +291,35 @@ class PlanAnswer(BaseModel):
     note: str
 
 
+class PlannedQuestion(BaseModel):
+    """One question of a report: its share of everybody's ε, and the error to expect of it."""
+
+    name: str
+    question: str
+    column: str | None
+    share: float
+    answered_with: str | None  # the question that pays for it, where it is another
+    expected_error: float
+    error_is: str
+    error_unit: str
+    error_parts: dict[str, Any] | list[dict[str, Any]]
+    plan_digest: str
+
+
+class ReportPlanAnswer(BaseModel):
+    """What a report will cost whom, and what each answer will be worth; no private value was
+    read.
+    """
+
+    questions: list[PlannedQuestion]
+    table: str | None
+    who_pays: list[Payers]
+    guarantee: dict[str, Any]
+    theorem: str
+    plan_digest: str
+    note: str
+
+
 class JobAnswer(BaseModel):
     """Work under way or done; its result is the key of a release."""
 
@@ -232,6 +336,17 @@ class TextAnswer(BaseModel):
 
     words: str
     confidential: bool = False
+
+
+class ComparisonAnswer(BaseModel):
+    """The difference of two groups; null where there are too few rows to say, or no end."""
+
+    difference: float | None
+    low: float | None
+    high: float | None
+    level: float
+    unit: str
+    words: str
 
 
 class EntryAnswer(BaseModel):
@@ -264,6 +379,17 @@ class LawBody(RequestBody):
     numbers: list[Number] = Field(min_length=2, max_length=MOST_PEOPLE)
 
 
+class LossBody(RequestBody):
+    """What selling ε costs for each unit of the reported cost, as `sottovoce market --loss` has it.
+
+    Of the kind "power" the number is the exponent, of "exponential" the rate; of "piecewise" the
+    numbers are an ε, its loss, the next ε, its loss and so on.
+    """
+
+    kind: Literal["linear", "power", "exponential", "piecewise"]
+    numbers: list[Positive] = Field(default=[], max_length=MOST_LEVELS)
+
+
 class MarketBody(RequestBody):
     """Reported costs and the buyer's terms: a trade-off between error and money, a budget, or
     both.
@@ -281,6 +407,9 @@ class MarketBody(RequestBody):
     features: Annotated[int, Field(ge=1, le=1000)] = 10
     norm: Annotated[float, Field(gt=0, le=LARGEST_NORM)] = 1.0
     coin: Money | None = None
+    mu: Money | None = None
+    sigma: Money | None = None
+    loss: LossBody | None = None
 
 
 class MarketAnswer(BaseModel):
@@ -341,6 +470,7 @@ CurrentWorkspace = Annotated[Workspace, Depends(_get_workspace)]
 ExistingTable = Annotated[UploadedTable, Depends(_get_table)]
 ExistingJob = Annotated[Job, Depends(_get_job)]
 Key = Annotated[str, Query(min_length=1, max_length=MAX_TEXT_LENGTH)]
+Group = Annotated[str, Query(min_length=1, max_length=10 * MAX_TEXT_LENGTH)]
 Epsilon = Annotated[float | None, Query(gt=0, allow_inf_nan=False)]
 
 
@@ -384,7 +514,7 @@ def declare(
 ) -> None:
     """Keeps the public description of a table: ranges come from outside the data."""
     columns = {
-        name: Column(**{**one.model_dump(), "levels": tuple(one.levels)})
+        name: Column(**{**one.model_dump(), "levels": tuple(one.levels), "edges": tuple(one.edges)})
         for name, one in declared.columns.items()
     }
     actions.declare(workspace, table, Schema(**{**declared.model_dump(), "columns": columns}))
@@ -406,9 +536,8 @@ def record_grants(
     table: str, there: ExistingTable, workspace: CurrentWorkspace, epsilon: Epsilon = None
 ) -> TextAnswer:
     """Writes what the people of this table grant into the books, as their total."""
-    return TextAnswer(
-        words=f"Granted by {actions.record_grants(workspace, table, epsilon):,} people."
-    )
+    people = actions.record_grants(workspace, table, epsilon)
+    return TextAnswer(words=f"Granted by {format_count(people, 'person')}.")
 
 
 @router.post("/plan")
@@ -451,6 +580,57 @@ def release(asked: ReleaseBody, workspace: CurrentWorkspace) -> JobAnswer:
     return _describe_job(name, workspace.get_job(name))
 
 
+@router.post("/report/plan")
+def plan_report(asked: ReportBody, workspace: CurrentWorkspace) -> ReportPlanAnswer:
+    """What a report would cost whom, and what each answer would be worth; no private value is
+    read.
+    """
+    made = actions.make_plan(workspace, *actions.prepare_report(workspace, _list_asked(asked)))
+    told: Any = made.plan
+    errors = told.errors_by_question
+    questions = [
+        PlannedQuestion(
+            name=entry["name"],
+            question=entry["question"],
+            column=entry.get("column"),
+            share=told.shares[entry["name"]],
+            answered_with=entry.get("with"),
+            expected_error=errors[entry["name"]],
+            error_is=told.parts[entry["name"]].error_is,
+            error_unit=describe_error_unit(told.parts[entry["name"]]),
+            error_parts=told.parts[entry["name"]].error_parts,
+            plan_digest=entry["plan_digest"],
+        )
+        for entry in told.parameters["questions"]
+    ]
+    return ReportPlanAnswer(
+        questions=questions,
+        table=told.subject.table,
+        who_pays=[Payers.model_validate(line) for line in told.who_pays()],
+        guarantee=told.promise,
+        theorem=told.theorem.statement,
+        plan_digest=told.digest,
+        note=made.note,
+    )
+
+
+@router.post("/report/release", status_code=202)
+def release_report(asked: ReportReleaseBody, workspace: CurrentWorkspace) -> JobAnswer:
+    """Begins the release of a report: one charge for all its questions, before one private value is
+    read.
+
+    With the `plan_digest` that /api/report/plan told, it is refused where the plan is another by
+    now, and nobody is charged. The release is fetched as any other, from /api/release.
+    """
+    name = actions.start_release(
+        workspace,
+        *actions.prepare_report(workspace, _list_asked(asked)),
+        asked.key,
+        asked.plan_digest,
+    )
+    return _describe_job(name, workspace.get_job(name))
+
+
 @router.get("/release")
 def get_release(key: Key, workspace: CurrentWorkspace) -> dict[str, Any]:
     """The release under a key, as the very bytes that are in the books."""
@@ -465,6 +645,28 @@ def explain_release(key: Key, workspace: CurrentWorkspace) -> TextAnswer:
     """The release and its certificate in plain words."""
     return TextAnswer(
         words=Release.from_json(actions.read_release(workspace, key).decode()).explain()
+    )
+
+
+@router.get("/release/compare")
+def compare(
+    key: Key, one: Group, two: Group, workspace: CurrentWorkspace, of: Key | None = None
+) -> ComparisonAnswer:
+    """Two groups of a released table side by side: their difference with its interval.
+
+    Groups are called as the table calls them, such as north, or by labels of some columns, such as
+    region=north; `of` names the question of a report, if several have groups. It follows from what
+    was released, and costs nobody anything more.
+    """
+    made = Release.from_json(actions.read_release(workspace, key).decode())
+    told = compare_groups(made, one, two, of)
+    return ComparisonAnswer(
+        difference=told.difference,
+        low=told.low,
+        high=told.high,
+        level=told.level,
+        unit=told.unit,
+        words=" ".join(told.describe()),
     )
 
 
@@ -515,16 +717,15 @@ def balances(workspace: CurrentWorkspace) -> list[TierAnswer]:
 def grant(given: GrantsBody, workspace: CurrentWorkspace) -> TextAnswer:
     """Sets what people allow in all in the account of pure ε, neighbours by replacement."""
     workspace.session.grant(given.grants)
-    return TextAnswer(words=f"Granted by {len(given.grants):,} people.")
+    return TextAnswer(words=f"Granted by {format_count(len(given.grants), 'person')}.")
 
 
 @router.post("/ledger/verify")
 def verify(workspace: CurrentWorkspace) -> TextAnswer:
     """Computes every balance and digest again."""
     last = actions.verify_ledger(workspace)
-    return TextAnswer(
-        words=f"The ledger adds up: {last.number + 1:,} entries, head {last.digest.hex()}."
-    )
+    entries = format_count(last.number + 1, "entry")
+    return TextAnswer(words=f"The ledger adds up: {entries}, head {last.digest.hex()}.")
 
 
 @router.post("/market")
@@ -570,6 +771,8 @@ def name_field(path: str, parameter: str) -> str:
         return parameter.removeprefix("schema.")
     if path in QUESTION_PATHS and parameter in list_option_names():
         return f"parameters.{parameter}"
+    if path in REPORT_PATHS and parameter not in ReportReleaseBody.model_fields:
+        return REPORT_FIELDS.get(parameter, "questions")
     return FIELDS_OF_PARAMETERS.get(parameter, parameter)
 
 
@@ -577,18 +780,55 @@ def _make_request(asked: QuestionBody) -> actions.QuestionRequest:
     parameters = {name: value for name, value in asked.parameters.items() if value is not None}
     wrong = [
         {"loc": ("parameters", one.name), "msg": one.describe_limits()}
-        for one in list_questions()[asked.question].form_parameters
+        for one in list_page_parameters(list_questions()[asked.question])
         if one.name in parameters and not one.accepts(parameters[one.name])
     ]
     if wrong:
         raise RequestValidationError(wrong)
     return actions.QuestionRequest(
-        asked.table, asked.question, asked.column, asked.epsilon, asked.share, parameters
+        asked.table,
+        asked.question,
+        asked.column,
+        asked.epsilon,
+        asked.share,
+        asked.spend_left,
+        parameters,
     )
 
 
+def _list_asked(asked: ReportBody) -> actions.ReportRequest:
+    """What is asked, without the fields that say nothing."""
+    questions = {
+        name: {key: value for key, value in entry.items() if value is not None}
+        for name, entry in asked.questions.items()
+    }
+    wrong = [one for entry in questions.values() for one in _list_wrong_parts(entry)]
+    if wrong:
+        raise RequestValidationError(wrong)
+    return actions.ReportRequest(
+        asked.table, questions, asked.epsilon, asked.share, asked.spend_left
+    )
+
+
+def _list_wrong_parts(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is of a wrong kind in the entry of a report, each with its field."""
+    offered = list_shared_questions()
+    ask = entry.get("ask")
+    if not isinstance(ask, str) or ask not in offered:
+        return [{"loc": ("questions", "ask"), "msg": f"One of: {', '.join(offered)}"}]
+    known = {one.name: one for one in (*offered[ask].form_parameters, *ENTRY_PARAMETERS)}
+    return [
+        {"loc": ("questions", name), "msg": known[name].describe_limits()}
+        for name, value in entry.items()
+        if name in known and not known[name].accepts(value)
+    ]
+
+
 def _allocate(offered: MarketBody) -> markets.Allocation:
-    own = offered.model_dump(exclude={"costs", "prior"})
+    own = offered.model_dump(exclude={"costs", "prior", "loss"})
+    if offered.loss is not None:
+        said = [offered.loss.kind, *map(repr, offered.loss.numbers)]
+        own["loss"] = parse_loss(":".join(said))
     law = offered.prior.law
     numbers = offered.prior.numbers
     try:
@@ -625,8 +865,17 @@ def _describe_job(name: str, job: Job) -> JobAnswer:
     )
 
 
+#: What an entry of a report may say besides the parameters of its question.
+ENTRY_PARAMETERS = (
+    Parameter("column", "text", "", ""),
+    Parameter("wanted", "number", "", ""),
+    Parameter("share", "number", "", ""),
+)
 #: Where questions are asked.
 QUESTION_PATHS = (f"{API}plan", f"{API}release")
+REPORT_PATHS = (f"{API}report/plan", f"{API}report/release")
+#: Fields of a report that set other parameters of the library than what is asked.
+REPORT_FIELDS = {"budget": "epsilon", "person": "table", "schema.person": "table"}
 #: Fields by the parameters of the library that they set, where they are called otherwise.
 FIELDS_OF_PARAMETERS = {
     "amount": "grants",
@@ -645,15 +894,24 @@ FIELDS_OF_PARAMETERS = {
 
 
 def list_option_names() -> set[str]:
-    """Return the names of all parameters of questions."""
-    return {one.name for question in list_questions().values() for one in question.parameters}
+    """Return the names of all parameters of questions, and of baselines around them."""
+    own = {one.name for question in list_questions().values() for one in question.parameters}
+    return own | {one.name for one in BOOKED_PARAMETERS}
 
 
 def list_declared_fields() -> set[str]:
     """Return the names of all fields that a request may have."""
-    bodies: list[type[RequestBody]] = [*RequestBody.__subclasses__(), ReleaseBody]
+    bodies: list[type[RequestBody]] = [
+        *RequestBody.__subclasses__(),
+        ReleaseBody,
+        ReportReleaseBody,
+    ]
     names = {name for body in bodies for name in body.model_fields}
-    return names | list_option_names() | {"key", "epsilon", "after"}
+    return (
+        names
+        | list_option_names()
+        | {"key", "epsilon", "after", "ask", "wanted", "one", "two", "of"}
+    )
 
 
 #: The fields in which people have entries under their names.

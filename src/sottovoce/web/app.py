@@ -27,6 +27,7 @@ from sottovoce.web import (
     market_pages,
     person_pages,
     release_pages,
+    report_pages,
     table_pages,
 )
 from sottovoce.web.access_codes import SignInEvent, tell_nobody
@@ -103,7 +104,15 @@ UNPROCESSABLE = 422
 CONFLICT = 409
 ROUTES = [
     route
-    for room in (layout, table_pages, release_pages, ledger_pages, market_pages, person_pages)
+    for room in (
+        layout,
+        table_pages,
+        release_pages,
+        report_pages,
+        ledger_pages,
+        market_pages,
+        person_pages,
+    )
     for route in room.routes
 ]
 

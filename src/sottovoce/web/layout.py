@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 NAVIGATION = (
     ("/", "Table", ("/table",)),
     ("/question", "Question", ("/question", "/job", "/release")),
+    ("/report", "Report", ("/report",)),
     ("/audit", "Audit", ("/audit",)),
     ("/market", "Market", ("/market",)),
     ("/ledger", "Ledger", ("/ledger",)),
@@ -94,12 +95,14 @@ def mark_trusted(html: str) -> Markup:
 
 @cache
 def _get_environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("sottovoce.web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
+    environment.filters["pair"] = lambda word: (word, word)  # a choice that is called as its value
+    return environment
 
 
 def _read_static(name: str) -> str:

@@ -44,6 +44,7 @@ MAX_LINES_AT_ONCE = 200_000
 ENTRY_WORDS = {
     "open": "ledger begun",
     "grant": "grants",
+    "sale": "sale",
     "reserve": "charged for the release",
     "publish": "stored the release",
     "charge": "charged from outside",

@@ -30,16 +30,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError
-from sottovoce.market import Frontier, Point
+from sottovoce.market import Frontier, Point, SellerLoss
 from sottovoce.market.allocation import TRUTH_SENTENCES
 from sottovoce.market.market import MAX_EPSILON
 from sottovoce.market.prior import HIGHEST_PRICE
 from sottovoce.market.terms import (
     FROM_FILE,
     LAW_KINDS,
+    LOSS_FILE,
     MarketTerms,
     Sellers,
     parse_law,
+    parse_loss,
     read_sellers,
 )
 from sottovoce.report.html import make_stamp, make_table
@@ -71,6 +73,8 @@ LARGEST = HIGHEST_PRICE
 #: The largest number of features, and bound on coefficients, that somebody may mean.
 MOST_FEATURES = 100_000
 LARGEST_NORM = 1e6
+#: Letters of a loss: some two hundred points.
+MAX_LOSS_LENGTH = 4_000
 #: The column of costs in the table of an earlier market.
 EARLIER_COLUMN = "cost"
 #: What the form begins with.
@@ -82,6 +86,7 @@ DEFAULTS = {
     "cap": "1",
     "features": "10",
     "norm": "1",
+    "loss": "linear",
     "seller": "seller",
     "cost": "cost",
 }
@@ -116,8 +121,10 @@ FIELDS_OF_PARAMETERS = {
     "deviation": "deviation",
     "dimension": "features",
     "features": "features",
+    "loss": "loss",
     "mean": "middle",
     "median": "middle",
+    "mu": "mu",
     "norm": "norm",
     "prior.parameters": "middle",
     "prior": "prior",
@@ -126,6 +133,7 @@ FIELDS_OF_PARAMETERS = {
     "scale": "middle",
     "seller": "seller",
     "sellers": "cost",
+    "sigma": "sigma",
     "trade_off": "amount",
 }
 
@@ -185,6 +193,9 @@ def _read_terms(workspace: Workspace, fields: Fields) -> MarketTerms | None:
         "norm": fields.number("norm", least=0, most=LARGEST_NORM, above=True),
         "coin": fields.number("coin", needed=False, least=0, most=LARGEST, above=True),
         "reserve": fields.number("reserve", needed=False, least=0, most=LARGEST, above=True),
+        "mu": fields.number("mu", needed=False, least=0, most=LARGEST, above=True),
+        "sigma": fields.number("sigma", needed=False, least=0, most=LARGEST, above=True),
+        "loss": _read_loss(fields),
     }
     rule = fields.choice("rule", [key for key, _ in RULE_CHOICES])
     if by == "trade_off" and numbers["reserve"] is not None:
@@ -198,6 +209,19 @@ def _read_terms(workspace: Workspace, fields: Fields) -> MarketTerms | None:
     except SottovoceError as error:
         fields.complain_about(error, FIELDS_OF_PARAMETERS)
     return None
+
+
+def _read_loss(fields: Fields) -> Any:
+    """Reads what a seller loses; a file is named at the terminal alone."""
+    words = fields.text("loss", needed=False, longest=MAX_LOSS_LENGTH) or "linear"
+    if words.partition(":")[0] == LOSS_FILE:
+        fields.complain("loss", "Write the points themselves: piecewise:0.5:0.25:1:1.")
+        return SellerLoss()
+    try:
+        return parse_loss(words)
+    except SottovoceError as error:
+        fields.complain_about(error, FIELDS_OF_PARAMETERS)
+    return SellerLoss()
 
 
 def _read_prior(workspace: Workspace, fields: Fields) -> Any:
@@ -319,16 +343,21 @@ async def confirm_grants(request: Request) -> Response:
     if sent and not fields.is_checked("sure"):
         fields.complain("sure", "Tick this, if it is what you want.")
     elif sent:
-        await _run_or_complain(
-            fields, "sure", lambda: get_workspace(request).session.grant(outcome.deal)
-        )
+        key = fields.text("sale_key", needed=False)
+        money = fields.text("money", needed=False) or ""
+        if not fields.complaints:
+            session = get_workspace(request).session
+            await _run_or_complain(
+                fields, "sure", lambda: session.record_sale(outcome.deal, key=key, money=money)
+            )
         if not fields.complaints:
             return redirect("/ledger", granted="yes")
     return _render_confirmation(request, fields, outcome)
 
 
 def _render_confirmation(request: Request, fields: Fields, outcome: MarketOutcome) -> Response:
-    said = {name: value for name, value in fields.form.items() if name != "sure"}
+    own = ("sure", "sale_key", "money")
+    said = {name: value for name, value in fields.form.items() if name not in own}
     return render(
         request,
         "market_take.html",

@@ -28,12 +28,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sottovoce.data.source import DataSource
-from sottovoce.errors import InvalidInput, SottovoceError
+from sottovoce.errors import InvalidBounds, InvalidInput, InvalidSchema, SottovoceError
 from sottovoce.estimator import Estimator, make_estimator
 from sottovoce.estimators import Parameter, Question, list_questions
-from sottovoce.schema import Column, Schema, quote_toml
+from sottovoce.estimators.baseline_options import (
+    BOOKED_PARAMETERS,
+    list_page_parameters,
+    take_baseline,
+    wrap,
+)
+from sottovoce.schema import PERIODS, Column, Schema, quote_toml
 
-COLUMN_KINDS = (("text", "leave out"), ("number", "a number"), ("factor", "one of several words"))
+COLUMN_KINDS = (
+    ("text", "leave out"),
+    ("number", "a number"),
+    ("factor", "one of several words"),
+    ("date", "a date"),
+)
 ROLES = ("person", "budget")
 #: Letters of a pasted schema: a thousand columns described at length.
 MAX_SCHEMA_LENGTH = 200_000
@@ -86,14 +97,36 @@ def fill_schema_form(schema: Schema | None, columns: Mapping[str, str]) -> dict[
     filled["tiers"] = ", ".join(f"{name} = {epsilon:g}" for name, epsilon in schema.tiers.items())
     for place, name in enumerate(columns):
         column = schema.columns.get(name, Column("text"))
-        numbers = {"low": column.low, "high": column.high, "missing": column.missing}
         filled |= {
-            f"{word}-{place}": "" if value is None else f"{value:.15g}"
-            for word, value in numbers.items()
+            f"{word}-{place}": _write_typed(value) for word, value in _list_typed(column).items()
         }
-        filled |= {f"kind-{place}": column.kind, f"levels-{place}": ", ".join(column.levels)}
-        filled |= {f"unit-{place}": column.unit or ""}
     return filled
+
+
+def _list_typed(column: Column) -> dict[str, Any]:
+    """Returns the fields of a column, and what stands in them."""
+    typed: dict[str, Any] = {
+        "kind": column.kind,
+        "levels": ", ".join(column.levels),
+        "unit": column.unit,
+        "edges": " ".join(f"{edge:.15g}" for edge in column.edges),
+        "step": column.step,
+        "other": column.other,
+        "period": column.period,
+    }
+    if column.kind == "date":
+        return {**typed, "first": column.low, "last": column.high}
+    if column.kind == "factor":
+        return {**typed, "absent": column.missing}
+    return {**typed, "low": column.low, "high": column.high, "missing": column.missing}
+
+
+def _write_typed(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return f"{value:.15g}"
 
 
 def write_toml(schema: Schema) -> str:
@@ -150,7 +183,9 @@ def _read_column(fields: Fields, place: int) -> Column | None:
     """Returns what is declared of a column, or None where it is wrong or left out."""
     kind = fields.choice(f"kind-{place}", [key for key, _ in COLUMN_KINDS], needed=False) or "text"
     if kind == "factor":
-        return Column("factor", levels=fields.words(f"levels-{place}") or ())
+        return _read_factor(fields, place)
+    if kind == "date":
+        return _read_date(fields, place)
     if kind == "text":
         return None
     low = fields.number(f"low-{place}")
@@ -159,19 +194,71 @@ def _read_column(fields: Fields, place: int) -> Column | None:
         fields.complain(f"high-{place}", RANGE_SENTENCE)
     missing = fields.number(f"missing-{place}", needed=False)
     unit = fields.text(f"unit-{place}", needed=False)
-    return Column("number", low=low, high=high, missing=missing, unit=unit)
+    edges = fields.numbers(f"edges-{place}", needed=False) or ()
+    step = fields.number(f"step-{place}", needed=False, least=0.0, above=True)
+    return _make_column(
+        fields,
+        f"edges-{place}",
+        {
+            "kind": "number",
+            "low": low,
+            "high": high,
+            "missing": missing,
+            "unit": unit,
+            "edges": tuple(edges),
+            "step": step,
+        },
+    )
+
+
+def _read_factor(fields: Fields, place: int) -> Column | None:
+    levels = fields.words(f"levels-{place}") or ()
+    other = fields.choice(f"other-{place}", levels, needed=False)
+    missing = fields.choice(f"absent-{place}", levels, needed=False)
+    return Column("factor", levels=levels, other=other, missing=missing)
+
+
+def _read_date(fields: Fields, place: int) -> Column | None:
+    period = fields.choice(f"period-{place}", PERIODS, needed=False)
+    first = fields.text(f"first-{place}")
+    last = fields.text(f"last-{place}")
+    return _make_column(
+        fields, f"last-{place}", {"kind": "date", "low": first, "high": last, "period": period}
+    )
+
+
+def _make_column(fields: Fields, name: str, entries: dict[str, Any]) -> Column | None:
+    """Returns the column, or marks the field that cannot be used."""
+    try:
+        return Column(**entries)
+    except (InvalidSchema, InvalidBounds) as error:
+        if not fields.complaints:
+            fields.complain(name, str(error))
+    return None
 
 
 def _write_entries(column: Column) -> list[str]:
-    given: dict[str, Any] = {"low": column.low, "high": column.high, "missing": column.missing}
+    given: dict[str, Any] = {
+        word: getattr(column, word) for word in ("low", "high", "missing", "step")
+    }
     entries = [
         f'kind = "{column.kind}"',
-        *(f"{word} = {value!r}" for word, value in given.items() if value is not None),
-        *([] if column.unit is None else [f"unit = {quote_toml(column.unit)}"]),
+        *(f"{word} = {_write_limit(value)}" for word, value in given.items() if value is not None),
     ]
+    for word in ("unit", "period", "other"):
+        if getattr(column, word) is not None:
+            entries.append(f"{word} = {quote_toml(getattr(column, word))}")
+    if column.edges:
+        entries.append(f"edges = [{', '.join(map(repr, column.edges))}]")
     if column.levels:
         return [*entries, f"levels = [{', '.join(map(quote_toml, column.levels))}]"]
     return entries
+
+
+def _write_limit(value: Any) -> str:
+    if isinstance(value, str):
+        return quote_toml(value)
+    return repr(value)
 
 
 #: No field holds more characters than this, except those that say otherwise.
@@ -316,7 +403,7 @@ MOST_EPSILON = 100.0
 #: Stands for any ε where people are only counted.
 ONE_EACH = 1.0
 #: The fields that every question has.
-COMMON_FIELDS = ("question", "column", "share", "epsilon", "key")
+COMMON_FIELDS = ("question", "column", "share", "epsilon", "spend_left", "key")
 
 
 def read_parameter(fields: Fields, parameter: Parameter) -> Any:
@@ -332,11 +419,18 @@ def read_parameter(fields: Fields, parameter: Parameter) -> Any:
     Returns
     -------
     Any
-        a number, a list of numbers, or one of the choices.
+        a number, a list of numbers, text, a list of texts, or one of the choices.
     """
     if parameter.kind == "choice":
         return fields.choice(parameter.name, parameter.values, needed=False)
+    if parameter.kind in ("text", "texts"):
+        text = fields.text(parameter.name, needed=False, longest=10 * MAX_LENGTH)
+        if text is None or parameter.kind == "text":
+            return text
+        return [part.strip() for part in text.split(";") if part.strip()] or None
     limits = {"least": parameter.least, "most": parameter.most}
+    if fields.get_typed(parameter.name) in parameter.words:
+        return fields.get_typed(parameter.name)
     if parameter.kind == "numbers":
         return fields.numbers(parameter.name, needed=False, **limits)
     whole = parameter.kind == "whole"
@@ -361,8 +455,13 @@ class QuestionForm:
 
     @property
     def question(self) -> Estimator:
-        """The question of the library, which refuses options that do not fit."""
-        return make_estimator(self.kind.load_class(), self.said, **self.parameters)
+        """The question of the library, with its baseline, which refuses options that do not
+        fit.
+        """
+        own, around = take_baseline(self.parameters)
+        asked = make_estimator(self.kind.load_class(), self.said, **own)
+        wrapped: Estimator = wrap(self.kind, asked, around)
+        return wrapped
 
 
 def read_question(
@@ -375,12 +474,10 @@ def read_question(
     if question is None or column is None:
         return None
     kind = questions[question]
-    needed = LABEL_KINDS[kind.reads]
-    if schema.columns[column].kind != needed:
-        fields.complain("column", _UNFIT[needed])
-    typed_in = {one.name: read_parameter(fields, one) for one in kind.form_parameters}
-    parameters = kind.complete_parameters(typed_in)
-    share, epsilon = _read_spending(fields, schema)
+    options = read_options(fields, kind, schema.columns[column])
+    options |= {one.name: read_parameter(fields, one) for one in BOOKED_PARAMETERS}
+    parameters = kind.complete_parameters(options)
+    share, epsilon, spend_left = read_spending(fields, schema)
     if fields.complaints:
         return None
     label = schema.name or name
@@ -390,9 +487,20 @@ def read_question(
         schema=replace(schema, label=column),
         epsilon=epsilon,
         share=share,
+        spend_left=spend_left,
         name=label,
     )
     return _complete_question(fields, kind, said, parameters, schema)
+
+
+def read_options(fields: Fields, kind: Question, column: Column) -> dict[str, Any]:
+    """Returns what stands in the fields of a question's parameters, None where nothing does; a
+    column that is not what the question needs is marked.
+    """
+    needed = LABEL_KINDS[kind.reads]
+    if needed is not None and column.kind != needed:
+        fields.complain("column", _UNFIT[needed])
+    return {one.name: read_parameter(fields, one) for one in kind.form_parameters}
 
 
 def _complete_question(
@@ -430,18 +538,21 @@ def find_question(fields: Fields) -> Question:
 
 def copy_typed_fields(fields: Fields) -> dict[str, str]:
     """Returns what stands in the fields of the question, and nothing else that came with them."""
-    names = [*COMMON_FIELDS, *(one.name for one in find_question(fields).form_parameters)]
+    parameters = list_page_parameters(find_question(fields))
+    names = [*COMMON_FIELDS, *(one.name for one in parameters)]
     return {name: fields.get_typed(name) for name in names if name in fields.form}
 
 
-def _read_spending(fields: Fields, schema: Schema) -> tuple[float, float | None]:
-    """What may be spent: a share of everybody's own budget, or one ε for all where there is no
-    column of budgets.
+def read_spending(fields: Fields, schema: Schema) -> tuple[float, float | None, str | None]:
+    """Returns what may be spent: a share of everybody's own budget, one ε for all where there is no
+    column of budgets, or all that each has left in the ledger.
     """
+    if fields.is_checked("spend_left"):
+        return 1.0, None, "leave-out"
     if schema.budget is None:
-        return 1.0, fields.number("epsilon", least=LEAST_EPSILON, most=MOST_EPSILON)
+        return 1.0, fields.number("epsilon", least=LEAST_EPSILON, most=MOST_EPSILON), None
     percent = fields.number("share", least=0, most=100, above=True)
-    return (1.0 if percent is None else percent / 100), None
+    return (1.0 if percent is None else percent / 100), None, None
 
 
 def name_spending_field(schema: Schema) -> str:
@@ -472,12 +583,12 @@ def map_fields(kind: Question, schema: Schema) -> dict[str, str]:
         **dict.fromkeys(("epsilon", "share", "budget"), spending),
         "question": "question",
         "key": "key",
-        **{option.name: option.name for option in kind.form_parameters},
+        **{option.name: option.name for option in list_page_parameters(kind)},
     }
 
 
 #: What the column must be, by what a question reads.
-LABEL_KINDS = {"column": "number", "regression": "number", "classes": "factor"}
+LABEL_KINDS = {"column": "number", "table": None, "regression": "number", "classes": "factor"}
 _UNFIT = {
     "number": (
         "This question needs a column of numbers with a range. Choose one, or describe it so."

@@ -26,7 +26,7 @@ address, so every page can be reloaded, and the workspace remembers no more than
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import suppress
 from string import Template
 from typing import Any
 from urllib.parse import urlencode
@@ -42,7 +42,14 @@ from sottovoce.data.engines.arrow import is_text, list_files, read_header
 from sottovoce.data.source import DataSource
 from sottovoce.errors import BudgetExceeded, SottovoceError
 from sottovoce.estimators import is_audited, list_questions
+from sottovoce.estimators.baseline_options import (
+    list_page_parameters,
+    take_baseline,
+    write_baseline,
+)
+from sottovoce.estimators.report_file import write_entries
 from sottovoce.release import Release
+from sottovoce.report.comparison import FREE, compare_groups, list_compared
 from sottovoce.report.html import make_stamp
 from sottovoce.report.plan import draw_plan
 from sottovoce.report.release import (
@@ -54,6 +61,7 @@ from sottovoce.report.release import (
     make_release_headline,
     tabulate_promise,
 )
+from sottovoce.report.report_page import draw_shares
 from sottovoce.schema import Schema
 from sottovoce.web import actions, question_form
 from sottovoce.web.layout import (
@@ -65,6 +73,7 @@ from sottovoce.web.layout import (
     show_refusal,
 )
 from sottovoce.web.question_form import Fields, QuestionForm, write_toml
+from sottovoce.web.report_pages import ReportForm, is_report, read_report
 from sottovoce.web.workspace import Job, Workspace
 
 
@@ -72,14 +81,15 @@ def write_script(asked: QuestionForm) -> str:
     """Returns a Python program that asks this question of a table whose path it is given."""
     said = asked.said
     kind = asked.kind
-    if said.features is not None:
-        described = Schema(said.features.columns, label=said.column)
-    else:
-        described = None
-    bounds: Any = "SCHEMA" if described is not None else said.bounds
-    given = {"bounds": bounds, **asked.parameters}
-    if described is None and said.missing is not None:
+    own, around = take_baseline(asked.parameters)
+    by_names = kind.reads == "table" or not {"by", "where"}.isdisjoint(own)
+    described = _describe_columns(said, by_names)
+    bounds: Any = said.bounds if said.features is None else "SCHEMA"
+    given = {**({} if kind.reads == "table" else {"bounds": bounds}), **own}
+    if said.features is None and said.missing is not None:
         given["missing"] = said.missing
+    if by_names:
+        given["schema"] = "SCHEMA"
     module, _, name = kind.estimator.partition(":")
     if module.startswith("sottovoce."):
         name = f"sv.{name}"
@@ -92,16 +102,28 @@ def write_script(asked: QuestionForm) -> str:
         schema=""
         if described is None
         else f"SCHEMA = sv.Schema.loads({write_toml(described)!r})\n",
-        question=f"{name}({_format_arguments(given)})",
+        question=write_baseline(around, f"{name}({_format_arguments(given)})"),
         column=repr(said.column),
         features="None"
-        if described is None
-        else repr([n for n in described.columns if n != said.column]),
+        if said.features is None
+        else repr([n for n in said.features.columns if n != said.column]),
+        data="(table,)" if by_names else _DATA,
+        named=", column=COLUMN" * by_names,
+        label=", COLUMN" * by_names,
         person=repr(said.person),
         budgets=_format_budgets(said),
         share=repr(said.share),
         written=_describe_text_format(said.table),
     )
+
+
+def _describe_columns(said: DataSource, by_names: bool) -> Schema | None:
+    """What a program needs of the schema: features and label, or the columns of cells."""
+    if said.features is not None:
+        return Schema(said.features.columns, label=said.column)
+    if by_names:
+        return Schema((said.load_schema() or Schema()).columns)
+    return None
 
 
 def _describe_text_format(table: str) -> str:
@@ -142,6 +164,8 @@ def _format_arguments(given: Mapping[str, Any]) -> str:
 
 
 def _format_budgets(said: DataSource) -> str:
+    if said.spend_left is not None:
+        return "None  # all that each has left in the ledger"
     if said.budget is None:
         return f"[{said.epsilon!r}] * len(table)"
     listed = f"table[{said.budget!r}].to_pylist()"
@@ -150,6 +174,8 @@ def _format_budgets(said: DataSource) -> str:
     return listed
 
 
+#: What a program hands to the question: a column, or features and a label.
+_DATA = "(table[COLUMN],) if FEATURES is None else (table.select(FEATURES), table[COLUMN])"
 _SCRIPT = Template('''\
 """$words, as it was asked at the page of sottovoce.
 
@@ -177,16 +203,18 @@ def ask(path, out, books=None, key=None):
         table = pyarrow.csv.read_csv(path, parse_options=WRITTEN)
     else:
         table = pyarrow.parquet.read_table(path)
-    data = (table[COLUMN],) if FEATURES is None else (table.select(FEATURES), table[COLUMN])
+    data = $data
     granted = $budgets
-    spent = [epsilon * SHARE for epsilon in granted]
+    spent = None if granted is None else [epsilon * SHARE for epsilon in granted]
     people = None if PERSON is None else table[PERSON].to_pylist()
+    if books is None and spent is None:
+        sys.exit("Name a ledger: what each has left is spent.")
     if books is None:
-        release = QUESTION.fit(*data, epsilon=spent, groups=people).release_
+        release = QUESTION.fit(*data, epsilon=spent, groups=people$named).release_
     else:
-        prices = dict(zip(people, spent))
-        session = sv.Session(ledger=books)
-        release = session.release(QUESTION, *data, groups=people, epsilon=prices, key=key)
+        prices = None if spent is None else dict(zip(people, spent))
+        asked = {"groups": people, "epsilon": prices, "unknown": "leave out", "key": key}
+        release = sv.Session(ledger=books).release(QUESTION, *data$label, **asked)
     with open(out, "x", encoding="utf-8") as file:
         file.write(release.to_json())
     print(release.explain())
@@ -202,14 +230,12 @@ if __name__ == "__main__":
 #: How names are asked for at the page.
 REVEAL_HINT = "with the box that says so"
 #: What the page of a release tells about itself in the address.
-QUERY_FIELDS = ("key", "table", "column", "share")
+QUERY_FIELDS = ("key",)
 AUDIT_JOB = "Looking at every row"
 
 
 def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
-    """What can be audited: a release, the table it was made from, and the column that it is
-    about.
-    """
+    """What can be audited: a release, and the table it was made from."""
     workspace = get_workspace(request)
     asked = {
         word: request.query_params[word] for word in QUERY_FIELDS if word in request.query_params
@@ -220,13 +246,7 @@ def show_audit_form(request: Request, fields: Fields | None = None) -> Response:
         "audit.html",
         422 if fields is not None else 200,
         stamp=mark_trusted(make_stamp("CONFIDENTIAL", FOR_WHOM)),
-        releases=[(key, key) for key in workspace.releases],
-        tables=[
-            (name, table.name)
-            for name, table in workspace.tables.items()
-            if name in workspace.schemas
-        ],
-        columns=[(column, column) for column in _list_columns(workspace)],
+        releases=[(key, _describe_audited(workspace, key)) for key in _list_audited(workspace)],
         typed=typed,
         complaints={} if fields is None else fields.complaints,
     )
@@ -252,31 +272,29 @@ def show_audit(request: Request) -> Response:
     return render(request, "audited.html", body=mark_trusted(job.result))
 
 
-def _list_columns(workspace: Workspace) -> list[str]:
-    """The columns that a model can be about, of all tables in the workspace, each once."""
-    described = [
-        column for schema in workspace.schemas.values() for column in schema.columns.items()
-    ]
-    return list(dict.fromkeys(name for name, column in described if column.kind == "number"))
+def _list_audited(workspace: Workspace) -> list[str]:
+    """The keys of releases whose losses are known, and whose tables are still open."""
+    found = []
+    for key in workspace.sources:
+        with suppress(SottovoceError):
+            if is_audited(Release.from_json(actions.read_release(workspace, key).decode())):
+                found.append(key)
+    return found
+
+
+def _describe_audited(workspace: Workspace, key: str) -> str:
+    """A key, and the table that its release was made from."""
+    place = workspace.sources[key].table
+    names = [table.name for table in workspace.tables.values() if str(table.path) == place]
+    return f"{key} ({', '.join(names)})"
 
 
 def _start_audit_job(workspace: Workspace, fields: Fields) -> str | None:
-    key = fields.choice("key", workspace.releases)
-    table = fields.choice("table", workspace.schemas)
+    key = fields.choice("key", _list_audited(workspace))
     delta = fields.number("delta", least=0, most=1, above=True)
-    share = fields.number("share", needed=False, least=0, most=100, above=True)
-    if table is None:
-        column = None
-    else:
-        column = fields.choice("column", workspace.schemas[table].columns)
-    if key is None or table is None or column is None or delta is None or fields.complaints:
+    if key is None or delta is None or fields.complaints:
         return None
-    schema = replace(workspace.schemas[table], label=column)
-    said = DataSource(
-        str(workspace.get_table(table).path),
-        schema=schema,
-        share=1.0 if share is None else share / 100,
-    )
+    said = actions.describe_source(workspace.sources[key])
     return workspace.jobs.start(
         _make_audit_job(workspace, key, said, delta, reveal=fields.is_checked("reveal")), AUDIT_JOB
     )
@@ -303,9 +321,12 @@ def show_question(request: Request) -> Response:
     name = request.path_params.get("table") or next(iter(workspace.schemas), None)
     if name is None or name not in workspace.schemas:
         return redirect(f"/table/{name}" if name in workspace.tables else "/")
-    fields = Fields(
-        dict(request.query_params) or question_form.make_first_form(workspace.schemas[name])
-    )
+    first = question_form.make_first_form(workspace.schemas[name])
+    typed = dict(request.query_params)
+    if typed:
+        fields = Fields({"column": first["column"], **typed})
+    else:
+        fields = Fields(first)
     return _render_question(request, name, fields, _make_plan(workspace, name, fields))
 
 
@@ -347,7 +368,8 @@ def _render_question(
         questions=[(key, asked.title) for key, asked in list_questions().items()],
         columns=[(column, column) for column in described.columns],
         hint=kind.hint,
-        parameters=kind.form_parameters,
+        about_column=kind.reads != "table",
+        parameters=list_page_parameters(kind),
         by_share=described.budget is not None,
         typed=question_form.copy_typed_fields(fields),
         plan=None if planned is None else mark_trusted(draw_plan(planned.plan)),
@@ -397,13 +419,15 @@ def show_job(request: Request) -> Response:
     except SottovoceError as error:
         return show_refusal(request, error)
     if found.state == "done":
-        if "question" in said:
+        if "key" in said:
             return redirect("/release", **said)
         return redirect(f"/audit/{name}")
-    if "question" in said:
-        back = f"/question/{said.get('table', '')}?{urlencode(said)}"
-    else:
+    if "key" not in said:
         back = "/audit"
+    elif is_report(said):
+        back = f"/report/{said.get('table', '')}?{urlencode(said)}"
+    else:
+        back = f"/question/{said.get('table', '')}?{urlencode(said)}"
     return render(request, "job.html", name=name, job=found, back=back, said=urlencode(said))
 
 
@@ -430,11 +454,20 @@ def show_release(request: Request) -> Response:
             get_workspace(request), request.query_params["table"]
         )  # everybody has less left now
     sentences, why = explain_promise(made)
+    compared = {word: said.pop(word) for word in COMPARED_FIELDS if word in said}
+    fields = Fields(compared)
+    comparison = _compare_groups(made, fields)
     return render(
         request,
         "release.html",
+        422 if fields.complaints else 200,
         key=key,
         said=urlencode(said),
+        carried=said,
+        tables=list_compared(made),
+        typed=compared,
+        comparison=comparison,
+        complaints=fields.complaints,
         headline=make_release_headline(made),
         origin=describe_origin(made),
         answer=mark_trusted(draw_answer(made)),
@@ -443,8 +476,31 @@ def show_release(request: Request) -> Response:
         why=why,
         certificate=made.certificate,
         scripted=_find_question(request) is not None,
-        auditable=is_audited(made),
+        listed=_find_report(request) is not None,
+        shares=mark_trusted(draw_shares(made)),
+        auditable=key in _list_audited(get_workspace(request)),
     )
+
+
+#: Letters of what a group is called.
+LONGEST_GROUP = 2000
+#: The fields that name two groups of a table, and the question of a report.
+COMPARED_FIELDS = ("of", "one", "two")
+
+
+def _compare_groups(made: Release, fields: Fields) -> list[str]:
+    """Returns two groups side by side in words, if the address names some."""
+    if not fields.form:
+        return []
+    one, two = (fields.text(word, longest=LONGEST_GROUP) for word in ("one", "two"))
+    if one is None or two is None:
+        return []
+    try:
+        told = compare_groups(made, one, two, fields.get_typed("of") or None)
+        return [*told.describe(), FREE]
+    except SottovoceError as error:
+        fields.complain_about(error, {word: word for word in COMPARED_FIELDS})
+    return []
 
 
 def _find_question(request: Request) -> question_form.QuestionForm | None:
@@ -456,6 +512,16 @@ def _find_question(request: Request) -> question_form.QuestionForm | None:
     return None
 
 
+def _find_report(request: Request) -> ReportForm | None:
+    """Returns the report that the address speaks of, if its table is still in the workspace."""
+    workspace = get_workspace(request)
+    name = request.query_params.get("table", "")
+    if name not in workspace.schemas or not is_report(request.query_params):
+        return None
+    fields = Fields(dict(request.query_params))
+    return read_report(fields, str(workspace.get_table(name).path), workspace.schemas[name])
+
+
 def download_file(request: Request) -> Response:
     """What can be carried away: the release as it is in the books, its certificate in words, a
     script that asks it.
@@ -465,6 +531,9 @@ def download_file(request: Request) -> Response:
     asked = _find_question(request)
     if what == "ask.py" and asked is not None:
         return download(what, write_script(asked), "text/x-python")
+    report = _find_report(request)
+    if what == "questions.toml" and report is not None:
+        return download(what, write_entries(report.entries), "text/plain")
     try:
         made = actions.read_release(get_workspace(request), key).decode()
     except SottovoceError as error:

@@ -116,9 +116,9 @@ class Connection(H11Protocol):
     def _watch(self) -> None:
         """Looks again after a while."""
         self._unsent = self.transport.get_write_buffer_size()
-        self._timer = self.loop.call_later(WAIT, self._waited)
+        self._timer = self.loop.call_later(WAIT, self._close_idle)
 
-    def _waited(self) -> None:
+    def _close_idle(self) -> None:
         """Ends the connection if it waits for a request, or for an answer to be taken, and nothing
         has happened.
         """

@@ -22,6 +22,8 @@ from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError
 from sottovoce.report.plan import draw_grants as picture_of_grants
+from sottovoce.schema import PERIODS
+from sottovoce.units import format_count
 from sottovoce.web import actions, question_form, release_pages
 from sottovoce.web.layout import (
     download,
@@ -40,10 +42,11 @@ from sottovoce.web.workspace import Workspace
 ACCOUNT_NAMES = {
     "pure epsilon, replace": "pure ε, neighbours by replace",
     "pure epsilon, replace labels": "pure ε, labels alone",
+    "zCDP rho, replace": "ρ of zCDP, neighbours by replace",
     "epsilon, delta, zero out": "ε at δ, neighbours by zero out",
 }
 #: Fields that describe one column, at most.
-FIELDS_PER_COLUMN = 6
+FIELDS_PER_COLUMN = 12
 
 
 def show_tables(request: Request, complaints: Mapping[str, str] | None = None) -> Response:
@@ -123,6 +126,7 @@ def _render_schema(
         columns=list(table.columns.items()),
         names=[(column, column) for column in table.columns],
         kinds=question_form.COLUMN_KINDS,
+        periods=[(period, period) for period in PERIODS],
         typed=typed,
         complaints=complaints,
     )
@@ -157,6 +161,9 @@ def show_people(
             {SCHEMA_FIELDS.get(error.parameter or "", ""): str(error)},
         )
     actions.prefetch_census(workspace, name)
+    size = format_count(budgets.n_rows, "row")
+    if described.person:
+        size = f"{format_count(budgets.n_people, 'person')}, {size}"
     if fields is not None:
         complaints = fields.complaints
     else:
@@ -168,9 +175,7 @@ def show_people(
         name=name,
         table=workspace.get_table(name),
         unit=budgets.unit,
-        size=f"{budgets.n_people:,} people, {budgets.n_rows:,} rows"
-        if described.person
-        else f"{budgets.n_rows:,} rows",
+        size=size,
         everybody=everybody,
         picture="" if everybody else mark_trusted(picture_of_grants(budgets)),
         can_grant=budgets.people is not None,

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter, SottovoceError, UnknownPeople
 from sottovoce.ledger import DEFAULT_ACCOUNT, AllBalances
 from sottovoce.ledgers import hash_chain
@@ -265,6 +266,8 @@ class Workspace:
     tables: dict[str, UploadedTable] = field(default_factory=dict)
     schemas: dict[str, Schema] = field(default_factory=dict)
     releases: dict[str, bytes] = field(default_factory=dict)
+    # what each of them was made from, so that an audit need not ask for it again
+    sources: dict[str, DataSource] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
     counts: dict[Any, Future[Any]] = field(default_factory=dict)
     counting: threading.Lock = field(default_factory=threading.Lock)
@@ -319,9 +322,12 @@ class Workspace:
 
     def remove_table(self, name: str) -> None:
         """Deletes a table and what was declared about it."""
-        self.scratch.delete(self.get_table(name).path)
+        path = self.get_table(name).path
+        self.scratch.delete(path)
         del self.tables[name]
         self.schemas.pop(name, None)
+        gone = str(path)
+        self.sources = {key: one for key, one in self.sources.items() if one.table != gone}
         with self.counting:
             self.counts.clear()
 

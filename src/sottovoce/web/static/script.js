@@ -47,7 +47,7 @@ const said = (form) => new URLSearchParams(new FormData(form)).toString();
 function saidAtFirst(form) {
   const first = new URLSearchParams();
   for (const input of form.elements) {
-    if (!input.name) continue;
+    if (!input.name || input.type === "submit") continue; // a button is sent only when it is pressed
     const options = [...(input.options ?? [])];
     const chosen = options.find((option) => option.defaultSelected) ?? options[0];
     if (input.type === "checkbox" && !input.defaultChecked) continue;
@@ -99,7 +99,7 @@ for (const form of document.querySelectorAll("form[data-live]")) {
     if (event.target.type === "range") showValue(event.target);
     clearTimeout(later);
     ++asked; // what is under way is not for what stands here now
-    if (event.target.id === "question") return form.requestSubmit();
+    if (/^(question|ask-\d+)$/.test(event.target.id)) return form.requestSubmit();
     showStale(form.dataset.live, said(form) === shown ? "" : COMING);
     later = setTimeout(refresh, WAIT);
   });
@@ -114,7 +114,7 @@ function showKind(choice) {
   for (const part of choice.closest("fieldset").querySelectorAll(".of"))
     part.hidden = !part.classList.contains(choice.value);
 }
-for (const choice of document.querySelectorAll("fieldset.column select")) {
+for (const choice of document.querySelectorAll("fieldset.column select[name^='kind-']")) {
   showKind(choice);
   choice.addEventListener("change", () => showKind(choice));
 }

@@ -1,0 +1,179 @@
+"""One line from the market to a statement, at the terminal, with no spreadsheet in between."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import sottovoce as sv
+from sale_tables import ODD_NAME, PATIENTS, write_files
+
+MARKET = ("--prior", "uniform:1:5", "--budget", 100, "--coin", 0.01, "--features", 1)
+
+
+@pytest.fixture
+def sold(run, tmp_path):
+    """A folder with an allocation and new books, and the lines of the allocation."""
+    files = write_files(tmp_path)
+    allocation = tmp_path / "allocation.csv"
+    assert run("market", files["sellers.csv"], *MARKET, "--out", allocation).exit_code == 0
+    books = tmp_path / "books.db"
+    assert run("ledger", "init", books).exit_code == 0
+    with allocation.open(encoding="utf-8") as lines:
+        return tmp_path, list(csv.DictReader(lines))
+
+
+def get_line(lines, person):
+    return next(line for line in lines if line["seller"].lstrip("'") == person)
+
+
+def test_from_the_market_to_the_statement(run, sold):
+    folder, lines = sold
+    books = folder / "books.db"
+    allocation = folder / "allocation.csv"
+    first = ("--sale", "--key", "May", "--money", "EUR", "--ledger", books)
+    granted = run("ledger", "grant", allocation, *first)
+    assert granted.exit_code == 0, granted.output
+    total = sum(float(line["payment"]) for line in lines)
+    assert f"for {total:.2f} EUR" in granted.output.replace("\n", " ")
+
+    asked = ("--budgets", allocation, "--ledger", books)
+    out = folder / "risk.json"
+    made = run(
+        "release", "logistic", folder / "patients.csv", "--schema", folder / "schema.toml",
+        *asked, "--key", "risk of May", "--out", out,
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    idle = sum(float(line["epsilon"]) == 0 for line in lines) + PATIENTS - len(lines)
+    assert f"{idle} of {PATIENTS} people have no budget" in made.stderr.replace("\n", " ")
+    assert json.loads(out.read_text())["guarantee"]["currency"] == "pure epsilon"
+
+    model = folder / "cost.json"
+    second = ("--sale", "--key", "June", "--money", "EUR", "--ledger", books)
+    assert run("ledger", "grant", allocation, *second).exit_code == 0
+    made = run(
+        "release", "ridge", folder / "patients.csv", "--schema", folder / "cost.toml",
+        "--method", "output-tight", "--spend-left", "--ledger", books,
+        "--key", "cost of June", "--out", model,
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    audited = run(
+        "audit", model, folder / "patients.csv", "--schema", folder / "cost.toml",
+        "--budgets", allocation, "--out", folder / "audit.html",
+    )  # fmt: skip
+    assert audited.exit_code == 0, audited.output
+
+    line = get_line(lines, ODD_NAME)
+    page = folder / "statement.html"
+    told = run("ledger", "statement", "--person", ODD_NAME, "--out", page, "--ledger", books)
+    assert told.exit_code == 0, told.output
+    text = page.read_text(encoding="utf-8")
+    paid = 2 * round(100 * float(line["payment"]))
+    assert f"for {paid / 100:g} EUR." in text
+    assert "Sold in 2 sales" in text
+    assert "“risk of May”" in text
+    assert "“cost of June”" in text
+    key = run("ledger", "key", "--ledger", books).stdout.strip()
+    assert run("ledger", "check", page, "--key", key).exit_code == 0
+    forged = folder / "forged.html"
+    forged.write_text(text.replace(f"for {paid / 100:g} EUR.", "for 9999 EUR."), encoding="utf-8")
+    assert run("ledger", "check", forged, "--key", key).exit_code != 0
+    assert run("ledger", "verify", out, model, "--ledger", books).exit_code == 0
+
+
+def test_the_same_sale_is_added_once_and_a_second_one_adds(run, sold):
+    folder, lines = sold
+    books = folder / "books.db"
+    grant = ("ledger", "grant", folder / "allocation.csv", "--sale", "--ledger", books)
+    person = next(line["seller"] for line in lines if float(line["epsilon"]) > 0)
+    once = float(get_line(lines, person)["epsilon"])
+    session = sv.Session(ledger=f"sqlite:///{books}")
+    for key, times in ((None, 1), (None, 1), ("again", 2), ("again", 2)):
+        assert run(*grant, *(() if key is None else ("--key", key))).exit_code == 0
+        assert session.balance(person) == pytest.approx(times * once, abs=1e-9)
+    session.verify()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--currency", "rho"), "another account"),
+        (("--neighbours", "labels"), "another account"),
+    ],
+)
+def test_a_sale_in_another_account_is_refused(run, sold, words, found):
+    folder, _ = sold
+    made = run(
+        "ledger", "grant", folder / "allocation.csv", "--sale", *words,
+        "--ledger", folder / "books.db",
+    )  # fmt: skip
+    assert made.exit_code != 0
+    assert found in made.stderr
+
+
+def test_a_price_without_a_sale_is_refused(run, sold):
+    folder, _ = sold
+    made = run(
+        "ledger", "grant", folder / "allocation.csv", "--money", "EUR",
+        "--ledger", folder / "books.db",
+    )  # fmt: skip
+    assert made.exit_code != 0
+    assert "it is no sale" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("payment", "found"),
+    [("-1", "negative"), ("nan", "cannot be read"), ("0.1234567890123456789", "")],
+)
+def test_payments_that_are_none_are_refused_before_anything_is_written(
+    run, sold, tmp_path, payment, found
+):
+    folder, _ = sold
+    odd = tmp_path / "odd.csv"
+    odd.write_text(f"seller,epsilon,payment\nada,0.5,{payment}\nben,0.5,1\n", encoding="utf-8")
+    books = folder / "books.db"
+    made = run("ledger", "grant", odd, "--sale", "--ledger", books)
+    if found:
+        assert made.exit_code != 0
+        assert found in made.stderr
+        assert len(list(sv.Session(ledger=f"sqlite:///{books}").ledger.entries())) == 1
+    sv.Session(ledger=f"sqlite:///{books}").verify()
+
+
+def test_who_sold_nothing_is_refused_if_asked_for_and_what_was_sold_buys_nothing_else(run, sold):
+    folder, _ = sold
+    table = (folder / "patients.csv", "--schema", folder / "schema.toml")
+    budgets = ("--budgets", folder / "allocation.csv")
+    made = run("plan", "logistic", *table, *budgets, "--unknown", "refuse")
+    assert made.exit_code != 0
+    assert "somebody without a budget" in made.stderr
+    made = run("plan", "logistic", *table, *budgets, "--neighbours", "labels")
+    assert made.exit_code != 0
+    assert "Sellers have sold pure epsilon by replace" in made.stderr.replace("\n", " ")
+
+
+def test_spending_what_is_left_needs_a_ledger_and_no_budgets(run, sold):
+    folder, _ = sold
+    table = (folder / "patients.csv", "--schema", folder / "schema.toml")
+    assert "no ledger" in run("plan", "logistic", *table, "--spend-left").stderr
+    both = ("--spend-left", "--ledger", folder / "books.db", "--epsilon", 1)
+    assert "Leave one of them out" in run("plan", "logistic", *table, *both).stderr
+    stray = ("--unknown", "leave-out", "--epsilon", 1)
+    assert "none can be missing" in run("plan", "logistic", *table, *stray).stderr
+
+
+@pytest.mark.parametrize(
+    ("question", "schema"), [("erm", "schema.toml"), ("adaptive-posterior", "cost.toml")]
+)
+def test_models_in_epsilon_at_delta_are_planned_and_released_at_the_terminal(
+    run, tmp_path, question, schema
+):
+    files = write_files(tmp_path)
+    asked = (question, files["patients.csv"], "--schema", files[schema], "--epsilon", 2)
+    planned = run("plan", *asked)
+    assert planned.exit_code == 0, planned.output
+    made = run("release", *asked, "--out", tmp_path / "model.json")
+    assert made.exit_code == 0, made.output
+    assert sv.load(sv.Release.load(tmp_path / "model.json")).coef_.size
