@@ -20,7 +20,15 @@ import pytest
 
 import sottovoce as sv
 from seams import Silent
-from sottovoce.estimators import baselines, logistic, mean, quantile, ridge_objective, ridge_output
+from sottovoce.estimators import (
+    baselines,
+    logistic,
+    mean,
+    quantile,
+    ridge_objective,
+    ridge_origin,
+    ridge_output,
+)
 from sottovoce.estimators import posterior as samples
 from sottovoce.noise import source
 
@@ -127,6 +135,7 @@ def _reach_loss(one: Captured, two: Captured, place: int) -> float:
                     index,
                     bought.candidates[place],
                     bought.aims[place],
+                    scale,
                 ),
                 scale,
             )
@@ -137,9 +146,16 @@ def _reach_loss(one: Captured, two: Captured, place: int) -> float:
 
 
 def reach_gaps(
-    histogram: np.ndarray, q: float, index: int, candidates: np.ndarray, aim: float
+    histogram: np.ndarray,
+    q: float,
+    index: int,
+    candidates: np.ndarray,
+    aim: float,
+    scale: float,
 ) -> list[int]:
-    """The scores of half-widths by their definition, one by one."""
+    """The scores of half-widths by their definition, one by one, with what the narrower are
+    handicapped by.
+    """
     total = int(histogram.sum())
     target = round(Fraction(q) * total)
     aimed = min(round(Fraction(aim) * total), total)
@@ -155,7 +171,8 @@ def reach_gaps(
         covered = min(above, below)
         gaps.append(max(aimed - covered, narrower - aimed, 0))
         narrower = covered
-    return gaps
+    handicap = math.ceil(scale * math.log(1.3))
+    return [gap + handicap * (len(gaps) - 1 - place) for place, gap in enumerate(gaps)]
 
 
 def log_law(histogram: np.ndarray, q: float, scale: float) -> np.ndarray:
@@ -207,7 +224,11 @@ CASES = [
         "quartiles",
         quantile,
         lambda: quantile.Quantile(
-            q=[0.25, 0.5, 0.75], bounds=(LOW, HIGH), cells=256, interval_share=0
+            q=[0.25, 0.5, 0.75],
+            bounds=(LOW, HIGH),
+            cells=256,
+            interval_share=0,
+            method="permute-and-flip",
         ),
         lambda n, e: 3 * 2 / (n * e),
         _quantile_loss,
@@ -296,6 +317,18 @@ FLOATING = [
     Floating("objective, 1", ridge_objective, partial(sv.Ridge, FIXED), epsilon=0.01),
     Floating(
         "objective, 2", ridge_objective, partial(sv.Ridge, BOX, label_scale=0.5), epsilon=100.0
+    ),
+    Floating(
+        "objective without an intercept, 1",
+        ridge_origin,
+        partial(sv.Ridge, BOX, fit_intercept=False),
+    ),
+    Floating(
+        "objective without an intercept, 2",
+        ridge_origin,
+        partial(sv.Ridge, BOX, fit_intercept=False),
+        features=2,
+        epsilon=100.0,
     ),
     Floating(
         "logistic, 1", logistic, partial(LOGISTIC, fit_intercept=False), classes=True, epsilon=0.1

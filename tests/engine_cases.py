@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 from sottovoce.budgets import Budgets
+from sottovoce.data.cells import make_cells
 from sottovoce.data.census import take_census
 from sottovoce.data.encoding import (
     GRID_BITS,
@@ -36,8 +37,9 @@ from sottovoce.data.engine import GroupLookup, Kernel
 from sottovoce.data.kernels import WeightedHistogram, WeightedSum
 from sottovoce.data.loss_kernels import LogisticTerms, ResidualHistogram
 from sottovoce.data.regression_kernels import PersonSums, Products, RowSums, SumsByPerson
+from sottovoce.data.table_kernels import CellProducts, CellSums, CellTotals, CellWeights
 from sottovoce.noise.source import Grid
-from sottovoce.schema import Classes
+from sottovoce.schema import Classes, Column, Schema
 from sottovoce.solvers.losses import get_loss
 
 N = 400
@@ -70,8 +72,100 @@ def rows(seed: int = 0) -> pa.Table:
             "unknown": pa.nulls(N, pa.float64()),
             "y": rng.normal(0, 1, N),
             "outcome": rng.choice(["ill", "well"], N),
+            **_words_and_dates(seed),
         }
     )
+
+
+#: Levels with quotes, signs and lines of their own, and what is none of them, or missing.
+WORDS = ("it's", 'say "so"', "new\nline", "ünï", "north", "NORTH", "`", "a,b;c", "other", "", None)
+#: Days as people write them: some on no calendar, some of which UTC has another day.
+NOTED = (
+    "2024-01-31",
+    "2024-02-29",
+    "2023-02-29",
+    "2024-12-30T23:30:00-02:00",
+    "2024-03-31 02:30:00+02:00",
+    "2024/07/01",
+    "20241231",
+    "31.12.2024",
+    "soon",
+    "1900-01-01",
+    "9999-12-31",
+    "",
+    None,
+)
+
+
+def _words_and_dates(seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng([seed, 1])
+    days = rng.integers(19_600, 20_200, N)
+    seconds = days * 86_400 + rng.integers(0, 86_400, N)
+    return {
+        "word": pa.array([WORDS[i] for i in rng.integers(0, len(WORDS), N)], pa.string()),
+        "noted": pa.array([NOTED[i] for i in rng.integers(0, len(NOTED), N)], pa.string()),
+        "visited": pa.array(days.astype(np.int32), mask=rng.random(N) < 0.1).cast(pa.date32()),
+        "seen": pa.array(seconds * 10**6, mask=rng.random(N) < 0.1).cast(
+            pa.timestamp("us", "Europe/Berlin")
+        ),
+        "when": pa.array(seconds * 10**6).cast(pa.timestamp("us")),
+    }
+
+
+SCHEMA = Schema(
+    columns={
+        "word": Column("factor", levels=WORDS[:5]),
+        "region": Column("factor", levels=("north", "south", "west"), other="west"),
+        "visits": Column("number", 0, 20, edges=(0, 2, 5, 20)),
+        "value": Column("number", -5, 12),
+        "weight": Column("number", 40, 120),
+        "noted": Column("date", low="2024-01-01", high="2024-12-31", period="month"),
+        "visited": Column("date", low="2023-12-20", high="2025-01-10", period="week"),
+        "seen": Column("date", low="2024-02-01", high="2024-04-30", period="day"),
+        "when": Column("date", low="2023-01-01", high="2025-12-31", period="quarter"),
+    }
+)
+
+
+def tables(owner: GroupLookup, kinds: int) -> tuple[Kernel[Any], ...]:
+    """What tables sum: counts, sums and squares, products, by levels, bins and periods, filtered
+    and not.
+    """
+    weights = np.random.default_rng(6).integers(0, 2**42, kinds)
+    fine = Grid.cover(-5.0, 12.7, 32)
+    coarse = Grid.cover(40.0, 120.0, 16)
+    filtered = "not (value > 3 or word == 'north') and seen is not missing"
+    return (
+        CellWeights(make_cells(["word", "visits"], None, SCHEMA), owner, weights),
+        CellWeights(make_cells("visited", filtered, SCHEMA), owner, weights),
+        CellWeights(make_cells(["noted", "region"], "visits in [3, 4]", SCHEMA), owner, weights),
+        CellWeights(make_cells(["seen", "when"], None, SCHEMA), owner, weights),
+        CellSums(make_cells(["word", "region"], None, SCHEMA), owner, weights, "value", fine),
+        CellSums(make_cells("when", "visits >= 2", SCHEMA), owner, weights, "weight", coarse, True),
+        CellSums(make_cells("noted", None, SCHEMA), owner, weights, "visits", coarse, True),
+        CellProducts(
+            make_cells("region", None, SCHEMA),
+            owner,
+            weights,
+            ("value", "weight"),
+            (Grid.cover(-5.0, 12.7, 16), coarse),
+        ),
+    )
+
+
+def encode(part: Any) -> Any:
+    """Plain numbers of what a kernel returns."""
+    if isinstance(part, SumsByPerson):
+        return part.dense().tolist()
+    if isinstance(part, CellTotals):
+        numbers = [part.get_line(line).tolist() for line in range(len(part.low))]
+        return [part.weights.tolist(), part.missing.tolist(), numbers]
+    return np.asarray(part, dtype=object).tolist()
+
+
+def digest_of_each(engine: Any, kernels: tuple[Kernel[Any], ...]) -> str:
+    """One fingerprint of several statistics, each from a scan of its own."""
+    return hashlib.sha256(repr([encode(engine.fold(k)) for k in kernels]).encode()).hexdigest()
 
 
 FEATURES = Recoding(
@@ -160,19 +254,15 @@ def statistics(owner: GroupLookup, kinds: int) -> Together:
             ResidualHistogram(reader, label, owner, weights, Grid.cover(-8.0, 8.0, 7), theta),
             RowSums(**step, owner=owner, weights=weights.astype(np.float64)),
             PersonSums(**step, place=GroupLookup("person"), lines=np.arange(PEOPLE), most=N),
+            *tables(owner, kinds),
         )
     )
 
 
 def digest(engine: Any, kernel: Together) -> str:
     """One fingerprint of all statistics."""
-    told = [
-        part.dense() if isinstance(part, SumsByPerson) else part
-        for part in engine.fold(kernel).tolist()
-    ]
-    return hashlib.sha256(
-        repr([np.asarray(part, dtype=object).tolist() for part in told]).encode()
-    ).hexdigest()
+    told = [encode(part) for part in engine.fold(kernel).tolist()]
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 def census(engine: Any) -> str:
@@ -242,5 +332,5 @@ class Struck:
             return self.kernel(batch)
         (Path(self.folder) / "told").write_text(str(os.getpid()))
         (Path(self.folder) / "told").rename(Path(self.folder) / "pid")
-        time.sleep(60)
+        time.sleep(600)
         return self.kernel(batch)

@@ -33,6 +33,14 @@ def lower_bound_on_loss(first: np.ndarray, second: np.ndarray) -> float:
     return _bound(*(side * x[half:] >= side * threshold for x in (first, second)))
 
 
+def find_largest_bound(draws: int) -> float:
+    """Returns what so many draws tell at most, however much is lost: of an event that always
+    happens on one table and never on the other.
+    """
+    counted = draws - draws // 2
+    return _bound(np.ones(counted, dtype=bool), np.zeros(counted, dtype=bool))
+
+
 def _bound(first: np.ndarray, second: np.ndarray) -> float:
     (hits, n), (others, m) = ((int(x.sum()), len(x)) for x in (first, second))
     if hits:

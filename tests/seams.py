@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sottovoce import estimator
-from sottovoce.noise import source
+from sottovoce.noise import source, zero_sum
 
 
 class Seeded:
@@ -23,11 +23,23 @@ class Seeded:
         return self._rng.bytes(count)
 
     def integers(self, law: str, scale: float, size: int) -> list[int]:
+        if law == "zero sum":
+            return self._sum_to_zero(scale, size)
         if law == "laplace":
             draw = self._rng.laplace
         else:
             draw = self._rng.normal
         return [int(z) for z in np.rint(draw(0, scale, size))]
+
+    def _sum_to_zero(self, scale: float, size: int) -> list[int]:
+        weights = np.array([float(weight) for weight in zero_sum.weigh_positive(size)])
+        positive = 1 + self._rng.choice(size - 1, p=weights / weights.sum())
+        total = scale * self._rng.gamma(size - 1)
+        parts = np.r_[
+            self._rng.dirichlet(np.ones(positive)), -self._rng.dirichlet(np.ones(size - positive))
+        ]
+        drawn = [int(z) for z in np.rint(total * self._rng.permutation(parts))]
+        return [drawn[0] - sum(drawn), *drawn[1:]]
 
 
 class Silent(Seeded):

@@ -103,7 +103,7 @@ def _servant() -> str | None:
 def _ready(address: str) -> str:
     import psycopg
 
-    for _ in range(300):
+    for _ in range(3000):
         with (
             contextlib.suppress(psycopg.OperationalError),
             psycopg.connect(address, connect_timeout=2),

@@ -4,6 +4,8 @@ memory, to the bit.
 
 from __future__ import annotations
 
+import math
+from datetime import date
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +22,7 @@ from seams import seeded, silent, without_names
 from sottovoce import errors
 from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import GroupLookup
+from sottovoce.schema import Column
 
 N = 1200
 PEOPLE = 300
@@ -186,7 +189,7 @@ def test_lines_of_people_without_rows_are_no_harm(places, rows):
         (consents().slice(1), errors.UnknownPeople),
         ({0: 1.0}, errors.UnknownPeople),
         (pa.concat_tables([consents(), consents().slice(0, 1)]), errors.DuplicatePeople),
-        (consents().rename_columns(["person", "epsilon"]), errors.MissingColumn),
+        (consents().select(["epsilon"]), errors.MissingColumn),
         (pa.table({"who": [0], "x": [1.0], "y": [1.0]}), errors.InvalidParameter),
         (pa.table({"who": pa.array([0, None]), "epsilon": [1.0, 1.0]}), errors.UnknownPeople),
         (pa.table({"who": [0], "epsilon": [-1.0]}), errors.InvalidBudget),
@@ -286,3 +289,51 @@ def test_a_share_of_a_budget_is_rounded_down(share):
         Fraction(str(share)) * int(granted) for granted in budgets.by_person(budgets.kinds.epsilon)
     ]
     assert all(spent <= most for spent, most in zip(asked.tolist(), exact, strict=True))
+
+
+def test_a_schema_of_short_descriptions_is_that_of_its_text():
+    short = sv.Schema.of(
+        {
+            "age": (18, 99),
+            "smoker": ["no", "yes"],
+            "seen": (date(2024, 1, 1), date(2024, 12, 31)),
+            "cost": Column("number", 0, 500, unit="EUR"),
+        },
+        label="cost",
+        person="id",
+        budget="tier",
+        tiers={"open": 1.0},
+        name="patients",
+    )
+    assert short == sv.Schema.loads("""
+        name = "patients"
+        label = "cost"
+        person = "id"
+        budget = "tier"
+        [tiers]
+        open = 1.0
+        [columns]
+        age = {kind = "number", low = 18, high = 99}
+        smoker = {kind = "factor", levels = ["no", "yes"]}
+        seen = {kind = "date", low = 2024-01-01, high = 2024-12-31}
+        cost = {kind = "number", low = 0, high = 500, unit = "EUR"}
+    """)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": (1,)},
+        {"a": ("x", "x")},
+        {"a": 5},
+        {"a": (2, 1)},
+        {"a": (0, math.nan)},
+        {"a": (date(2024, 1, 1), 3)},
+        {"a": (date(2024, 2, 1), date(2024, 1, 1))},
+        {1: (0, 1)},
+        [1],
+    ],
+)
+def test_other_short_descriptions_are_refused(columns):
+    with pytest.raises(sv.errors.SottovoceError):
+        sv.Schema.of(columns)

@@ -14,7 +14,7 @@ from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce import units
+from sottovoce import arrays, units
 from sottovoce.accounting import renyi
 
 RHO = (1e-9, 1e-5, 1e-3, 0.05, 1.0, 30.0, 1e4)
@@ -92,3 +92,51 @@ def test_noise_on_a_lattice_is_close_to_rounded_noise_as_the_lemma_says(sigma):
             assert lattice <= mpmath.exp(1 / (24 * s**2)) * rounded
             assert rounded <= mpmath.exp(x**2 / (8 * s**4)) * total * lattice
         assert 1 <= total <= 1 + 3 * mpmath.exp(-2 * mpmath.pi**2 * s**2)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_a_few_numbers_are_told_apart_as_by_a_sort(kind):
+    rng = np.random.default_rng(0)
+    for distinct in (1, 3, 16):
+        numbers = rng.choice(rng.permutation(1000)[:distinct], 5000).astype(kind)
+        found, which = arrays.number_few(numbers)
+        wanted, codes = np.unique(numbers, return_inverse=True)
+        assert found.tolist() == wanted.tolist()
+        assert which.tolist() == codes.tolist()
+    assert arrays.number_few(rng.integers(0, 17, 5000).astype(kind)) is None
+    rare = np.zeros(5000, dtype=kind)
+    rare[1] = 1  # no place that is looked at first
+    assert arrays.number_few(rare) is None
+    assert arrays.number_distinct(rare.astype(np.int64))[0].tolist() == [0, 1]
+    assert arrays.number_few(np.array([0.0, np.nan])) is None
+    assert arrays.number_few(np.zeros(0)) is None
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 3), (1, 3), (341, 3), (342, 3), (1000, 3), (7, 2000), (5, 0)]
+)
+def test_columns_are_combined_whatever_the_shape(shape):
+    rng = np.random.default_rng(1)
+    matrix = rng.normal(size=shape)
+    numbers = rng.normal(size=shape[1])
+    for table in (matrix, np.asfortranarray(matrix)):
+        found = arrays.combine_columns(np.subtract, table, numbers, np.empty(shape))
+        assert found.tolist() == (matrix - numbers).tolist()
+
+
+@pytest.mark.parametrize("ends", [(0.1, 1.0), (1e-9, 1e-3), (1e-6, 1e5)])
+def test_very_many_budgets_are_converted_as_few_are(ends, monkeypatch):
+    """By guesses that are confirmed: within a unit, or 10⁻¹⁰, of halving for each of them, and
+    never worth more than the grant.
+    """
+    rng = np.random.default_rng(6)
+    epsilon = np.exp(rng.uniform(*np.log(ends), 12_000))
+    epsilon[:3] = 0.0
+    guessed = renyi.gaussian_rho(epsilon, 1e-6)
+    back = renyi.gaussian_epsilon(units.to_epsilon(guessed), 1e-6)
+    assert np.all(back <= epsilon)
+    monkeypatch.setattr(renyi, "MANY", 10**9)
+    assert np.all(np.abs(guessed - renyi.gaussian_rho(epsilon, 1e-6)) <= 2 + 1e-10 * guessed)
+    halved = renyi.gaussian_epsilon(units.to_epsilon(guessed), 1e-6)
+    assert np.allclose(back, halved, rtol=1e-10, atol=0)
+    assert np.all(halved <= epsilon * (1 + 1e-10))

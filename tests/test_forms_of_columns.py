@@ -372,3 +372,12 @@ def test_a_series_of_budgets_in_another_order_is_not_taken_by_position():
     assert (
         mean.fit(frame["y"], epsilon=frame["eps"].set_axis(range(7, 11))).guarantee_.unit == "row"
     )
+
+
+@pytest.mark.parametrize("wrap", [pl.Series, pa.array], ids=["polars", "arrow"])
+def test_lists_of_one_number_are_no_numbers(wrap):
+    lists = wrap([[1.0]] * 8)
+    with pytest.raises(sv.errors.WrongType):
+        sv.Mean(bounds=(0, 1)).fit(lists, epsilon=1.0)
+    with pytest.raises(sv.errors.WrongType):
+        sv.market.Market(lists, cost_range=(0, 2), trade_off=0.1, dimension=2)

@@ -99,6 +99,8 @@ def test_public_names_are_frozen():
         "Bounds",
         "Budgets",
         "Certificate",
+        "Count",
+        "Covariance",
         "ERM",
         "Guarantee",
         "LabelPrivateRegression",
@@ -109,12 +111,15 @@ def test_public_names_are_frozen():
         "PosteriorSample",
         "Quantile",
         "Release",
+        "Report",
         "Ridge",
         "Sampled",
         "Schema",
         "Session",
+        "Sum",
         "Threshold",
         "Uniform",
+        "Variance",
         "Weights",
         "load",
         "optimal_weights",
@@ -181,4 +186,26 @@ def test_randomness_is_drawn_in_one_place():
             path.name
         )
         assert "urandom" not in text or path == noise / "source.py", path
-        assert "opendp.prelude" not in text or path == noise / "source.py", path
+        assert "opendp.prelude" not in text, f"{path}: it loads scikit-learn, pandas and Polars"
+        assert "from opendp" not in text or path == noise / "source.py", path
+
+
+def test_a_mean_is_released_without_packages_that_it_does_not_use():
+    """What OpenDP's prelude loads takes longer than a release; nothing is timed here."""
+    release = (
+        "import sys, sottovoce as sv; sv.Mean(bounds=(0, 1)).fit([0.0, 1.0] * 50, epsilon=1.0); "
+        "print(sorted({'opendp.prelude', 'polars', 'duckdb', 'fastapi', 'jinja2'} & "
+        "set(sys.modules)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", release], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "[]"
+
+
+@questions
+def test_what_was_said_about_routing_is_cloned(question):
+    with sklearn.config_context(enable_metadata_routing=True):
+        copy = clone(clone(question).set_fit_request(epsilon=True))
+        assert copy.get_metadata_routing().fit.requests["epsilon"] is True
+        assert copy.get_params() == question.get_params()

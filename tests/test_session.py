@@ -443,7 +443,7 @@ def test_somebody_else_who_pays_meanwhile_is_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "question", [5, None, "mean", sv.Mean, sv.Uniform(sv.Mean(bounds=(0, 1))), LinearRegression()]
+    "question", [5, None, "mean", sv.Mean, sv.Sampled(sv.Mean(bounds=(0, 1))), LinearRegression()]
 )
 def test_what_is_no_question_is_refused_by_an_error_of_ours(question):
     session = sv.Session()

@@ -22,10 +22,13 @@ from sottovoce.svg import (
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '<b>&"'
+#: Twice the width of others: "w" was cut where it stood alone.
+LETTERS = dict.fromkeys("wm%北区", 2 * LETTER)
 BARS = [Bar("ours", 2.0, "2.0", "own"), Bar(HOSTILE, 4.0, "4.0", part=0.25), Bar("none", 0.0, "0")]
 PICTURES = {
     "bars": draw_bars(HOSTILE, BARS, floor=1.0),
     "compact bars": draw_bars("t", BARS, narrow=True),
+    "wide letters": draw_bars("t", [Bar("w", 2.0, "2 %"), Bar("北区", 1.0, "1")]),
     "share": draw_share(0.3, HOSTILE),
     "histogram": draw_histogram(
         np.array([0.0, 1e-3, 0.2, 0.2, 5.0, np.inf]),
@@ -51,7 +54,7 @@ def parse(picture):
 def find_extent(text):
     """Where words begin and end, a little more generously than they are drawn."""
     x = float(text.get("x"))
-    length = LETTER * len(text.text)
+    length = sum(LETTERS.get(letter, LETTER) for letter in text.text)
     before = {"start": 0, "middle": length / 2, "end": length}[text.get("text-anchor")]
     return x - before, x - before + length
 

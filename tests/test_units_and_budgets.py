@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sottovoce as sv
-from sottovoce import errors, units
+from sottovoce import arrays, errors, units
+from sottovoce.arrays import number_distinct
 
 
 @given(st.floats(1e-9, 1e6))
@@ -197,3 +198,31 @@ def test_what_is_no_delta_is_refused(delta):
     for rounded in (units.round_down_delta, units.round_up_delta):
         with pytest.raises(errors.InvalidBudget):
             rounded(delta)
+
+
+@given(
+    st.lists(st.integers(-(2**62), 2**62) | st.integers(0, 5), max_size=40),
+    st.integers(0, 61),
+)
+def test_distinct_numbers_are_those_of_numpy(numbers, shift):
+    """However large they are, and whether or not a number and its place fit into one word."""
+    array = np.array(numbers, dtype=np.int64) >> shift
+    expected = np.unique(array, return_inverse=True, return_counts=True)
+    for ours, theirs in zip(number_distinct(array), expected, strict=True):
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_names_that_arrow_cuts_into_chunks_are_those_of_one_piece(monkeypatch):
+    """Arrow cuts long columns of text; ten million names are one."""
+    names = np.array(["b", "a", "c", "a", "d", "b"])
+    expected = arrays.factorise(names)
+    make_array = pa.array
+
+    def cut(array, **options):
+        if array is not names:
+            return make_array(array, **options)
+        return pa.chunked_array([make_array(part, **options) for part in (array[:3], array[3:])])
+
+    monkeypatch.setattr(pa, "array", cut)
+    for found, wanted in zip(arrays.factorise(names), expected, strict=True):
+        assert found.tolist() == wanted.tolist()

@@ -152,7 +152,9 @@ def test_bad_parameters_of_a_quantile(parameters):
 
 def test_more_quantiles_than_units():
     with pytest.raises(errors.InvalidBudget):
-        sv.Quantile(q=[0.1, 0.5, 0.9], bounds=(0, 1)).fit(GOOD, epsilon=2e-9)
+        sv.Quantile(q=[0.1, 0.5, 0.9], bounds=(0, 1), method="permute-and-flip").fit(
+            GOOD, epsilon=2e-9
+        )
 
 
 @questions
@@ -179,10 +181,11 @@ def test_failures_after_the_data_was_touched_all_look_the_same(question, monkeyp
         errors.MissingValues(SECRET_TEXT),
     ):
 
-        def broken(self, batch, failure=failure):
+        def broken(*_, failure=failure):
             raise failure
 
-        monkeypatch.setattr(kernels.WeightedKernel, "pieces", broken)
+        monkeypatch.setattr(kernels.WeightedKernel, "pieces", broken)  # of a histogram
+        monkeypatch.setattr(kernels.WeightedKernel, "add_up", broken)  # of a sum
         with pytest.raises(errors.ReleaseFailed) as caught:
             question(bounds=(0, 10)).fit(GOOD, epsilon=1.0)
         no_secret_in(caught.value)

@@ -282,3 +282,47 @@ def test_where_memory_cannot_be_closed_commands_go_on(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setitem(sys.modules, "ctypes", None)
     options_module.close_memory()
+
+
+GROUPS = {"group": ["a", "b"]}
+TRUTHS = {
+    "sum": lambda table: sv.Sum(bounds=(0, 1), by=GROUPS).fit(table, epsilon=1.0, column="value"),
+    "mean": lambda table: sv.Mean(bounds=(0, 1), by=GROUPS).fit(table, epsilon=1.0, column="value"),
+    "count": lambda table: sv.Count(by={"value": [0, 0.5, 1]}).fit(table, epsilon=1.0),
+    "covariance": lambda table: sv.Covariance(bounds={"value": (0, 1), "other": (0, 1)}).fit(
+        table, epsilon=1.0
+    ),
+    "report": lambda table: sv.Report({"sum": (sv.Sum(bounds=(0, 1), by=GROUPS), "value")}).fit(
+        table, epsilon=1.0
+    ),
+}
+
+
+def make_table(value):
+    rows = len(value)
+    return pa.table(
+        {
+            "value": value,
+            "group": ["a", "b"] * (rows // 2),
+            "other": np.linspace(0, 1, rows),
+        }
+    )
+
+
+@pytest.mark.parametrize("encoded", [False, True], ids=["plain", "dictionary"])
+@pytest.mark.parametrize("question", TRUTHS)
+def test_whether_a_table_is_answered_does_not_tell_that_a_truth_is_missing(question, encoded):
+    """A column of truths with a gap was one of objects for NumPy: the release failed, where without
+    the gap it did not.
+    """
+    for truths in ([True, False] * 30, [True, None] + [True, False] * 29):
+        value = pa.array(truths)
+        if encoded:
+            value = value.dictionary_encode()
+        assert TRUTHS[question](make_table(value)).release_ is not None
+
+
+@pytest.mark.parametrize("question", TRUTHS)
+def test_a_table_of_what_are_no_numbers_is_refused_before_anybody_is_charged(question):
+    with pytest.raises(errors.WrongType):
+        TRUTHS[question](make_table(pa.array(["1", "2"] * 30)))

@@ -19,7 +19,7 @@ from sottovoce.cli.ledger import ledger_app
 from sottovoce.ledgers import open_ledger
 
 #: Seconds after which a child that has not come to an end never will.
-NEVER = 60
+NEVER = 600
 
 
 def command(*words):

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import pytest
 import sottovoce as sv
 from ledgers.places import MEAN, OWNERS, PEOPLE, VALUES, Place, allow, release, spend
 from sottovoce import errors
-from sottovoce.ledger import Amounts, Entry
+from sottovoce.ledger import Amounts, Entry, Sale
 from sottovoce.ledgers import hash_chain, sql_reading
 from sottovoce.ledgers.keyfile import check_release
 from sottovoce.ledgers.sql_ledger import SqlLedger
@@ -305,6 +306,8 @@ def test_anybody_can_check_a_release_with_the_public_key_alone(place):
 
 # Books of the version before, which did not sign.
 
+A_SALE = Sale(Amounts(["cleo"], np.array([5])), np.array([2]), Fraction(1, 100), "EUR")
+
 
 def unsigned_books(place: Place) -> sv.Session:
     """Books as an earlier version left them: the same entries, without a key in the first, and
@@ -330,9 +333,12 @@ def unsigned_books(place: Place) -> sv.Session:
         )
     session.ledger._store._close()
     if place.server:
-        place.ask("DROP TABLE signatures; DELETE FROM version WHERE number = 2")
+        place.ask(
+            "DROP INDEX one_sale; DROP TABLE signatures; DELETE FROM version WHERE number > 1"
+        )
     else:
         connection = sqlite3.connect(place.file, isolation_level=None)
+        connection.execute("DROP INDEX one_sale")
         connection.execute("DROP TABLE signatures")
         connection.execute("PRAGMA user_version = 1")
         connection.close()
@@ -353,6 +359,7 @@ def test_books_of_the_version_before_are_read_but_not_written_until_they_are_upg
         lambda: release(session, "now"),
         lambda: session.grant({"cleo": 1.0}),
         lambda: session.charge({"cleo": 0.1}, key="another"),
+        lambda: session.ledger.sell(A_SALE, key="sold"),
         lambda: session.ledger.publish("crashed", "{}"),
         lambda: session.ledger.unseal("no reason"),
     ):
@@ -420,6 +427,28 @@ def test_sealed_books_of_the_version_before_stay_sealed_when_they_are_upgraded(i
             spend(again, "k")
     books.unseal("the heads of another copy")
     spend(in_file.open(), "k")
+
+
+def test_signed_books_from_before_there_were_sales_go_on_as_they_are(place):
+    session = place.granted()
+    made = release(session, "then")
+    before = place.rows()
+    session.ledger._store._close()
+    place.ask("DROP INDEX one_sale")
+    if place.server:
+        place.ask("DELETE FROM version WHERE number > 2")
+    else:
+        place.ask("PRAGMA user_version = 2")
+    again = place.session()
+    again.verify()
+    assert place.rows() == before
+    assert again.ledger.signed_from == 0
+    assert release(again, "then") == made
+    assert again.ledger.sell(A_SALE, key="sold").fresh
+    assert not again.ledger.sell(A_SALE, key="sold").fresh
+    with pytest.raises(Exception, match=r"(?i)unique"):  # the database has the new index
+        place.ask(INSERT, 99, "sale", "sold", "", "", 0, b"", b"")
+    place.session().verify()
 
 
 def test_a_person_who_was_never_granted_anything_is_not_charged_by_a_release(place):

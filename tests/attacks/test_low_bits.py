@@ -33,6 +33,7 @@ from scipy.special import ndtr, ndtri
 import sottovoce as sv
 from cases import FLOATING, TAKEN_AT_ITS_WORD, every_floating
 from sottovoce.estimators import (
+    curvature,
     logistic_mechanism,
     posterior_mechanism,
     ridge_objective,
@@ -100,16 +101,23 @@ def test_answers_are_whole_multiples_of_the_step_that_the_plan_shows(case, monke
     step = plan.grid.to_dict()["answer_step"]
     assert math.frexp(step)[0] == 0.5  # a power of two
     assert estimator.release_under(plan, rows).grid == plan.grid.to_dict()
-    with watched(monkeypatch) as seen:
-        for _ in range(20):
+    releases = []
+    for _ in range(20):
+        with watched(monkeypatch) as seen:
             estimator.release_under(plan, rows)
-            grid, theta = seen[-1]
-            assert grid.to_dict()["answer_step"] == step
-            assert np.array_equal(np.rint(theta / step) * step, theta)
-    moved = np.std([theta for grid, theta in seen if grid.to_dict()["answer_step"] == step], axis=0)
-    assert np.all(
-        step < 2.0**-10 * moved[moved > 0]
-    )  # fine against the noise: a mean of 20 is within a tenth or so
+        assert seen[-1][0].to_dict()["answer_step"] == step
+        releases.append([theta for grid, theta in seen if grid.to_dict()["answer_step"] == step])
+    checked = 0
+    for rounded in zip(*releases, strict=True):  # the same stage of every release
+        answers = np.array(rounded)
+        assert np.array_equal(np.rint(answers / step) * step, answers)
+        # What is sometimes shrunk to nothing follows from a fit that is checked itself.
+        moved = np.std(answers, axis=0)[np.all(answers != 0, axis=0)]
+        assert np.all(
+            step < 2.0**-10 * moved[moved > 0]
+        )  # fine against the noise: a mean of 20 is within a tenth or so
+        checked += np.count_nonzero(moved)
+    assert checked > 0
 
 
 def constant(self: AnswerGrid, values: Any) -> np.ndarray:
@@ -120,10 +128,17 @@ def no_grid(self: AnswerGrid, values: Any) -> np.ndarray:
     return np.array([float(value) for value in values])
 
 
+def leave_out_choices(value: Any) -> Any:
+    """Scales are chosen among a few public candidates, and differ by chance: they have no bits."""
+    if isinstance(value, dict) and "stages" in value:
+        return {**value, "stages": [stage.get("theta") for stage in value["stages"]]}
+    return value
+
+
 def answers_under(case, monkeypatch, nearest):
     with watched(monkeypatch, nearest):
         return [
-            estimator.release_under(plan, rows).value
+            leave_out_choices(estimator.release_under(plan, rows).value)
             for estimator, plan, rows in map(case.prepared, case.tables())
         ]
 
@@ -199,6 +214,21 @@ def aimed_cover(targets):
     return cover
 
 
+def aimed_means(targets):
+    """curvature.add_box_noise with the noise that gives the means that were released."""
+    original = curvature.add_box_noise
+    left = list(targets)
+
+    def add(means, scale):
+        noise = np.array(source.to_fractions(left.pop(0))) - np.array(means)
+        assert np.max(np.abs(noise.astype(float))) < scale * (40 + 4 * len(noise))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(continuous, "draw_box", lambda *_: noise)
+            return original(means, scale)
+
+    return add
+
+
 def tilt_at(problem, theta) -> np.ndarray:
     """The b under which θ is the minimiser."""
     exact = ridge_objective.newton.to_fractions
@@ -243,7 +273,12 @@ def aim(patch, case, estimator, plan, rows, value, seen):
         noise = np.array(source.to_fractions(theta)) - np.array(solution)
         patch.setattr(continuous, "draw_l2", lambda rate, d: noise)
     else:
-        targets = [rounded for _, rounded in seen[:-1]]  # of every fit, before the last rounding
+        # Of every fit, before it is rounded to the grid of the plan; means are released as drawn.
+        targets = [rounded for grid, rounded in seen if grid != plan.grid]
+        means = [stage["means"] for stage in value.get("stages", ()) if "means" in stage]
+        if means:
+            targets = [one for one in targets if one.tolist() not in means]
+            patch.setattr(ridge_objective, "add_box_noise", aimed_means(means))
         for module in (ridge_objective, logistic_mechanism):
             patch.setattr(module.newton, "minimise", aimed_minimiser(module.newton, targets))
         patch.setattr(continuous, "add_output_noise", aimed_cover(targets))

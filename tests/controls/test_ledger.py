@@ -18,6 +18,9 @@ from sottovoce.ledgers import sql_reading
 from sottovoce.ledgers.keyfile import LedgerKeyFile
 from sottovoce.ledgers.sql_ledger import SqlLedger
 
+#: Seconds that 64 processes may take to begin; a busy machine may need minutes for it.
+PATIENCE = 600
+
 
 def plant_check_then_act(monkeypatch, processes: int) -> None:
     """The balance is looked up, and what was found is relied on later: no condition, no CHECK, no
@@ -35,9 +38,8 @@ def plant_check_then_act(monkeypatch, processes: int) -> None:
         if any((self.balances(part.people, part.account) < part.units).any() for part in amounts):
             raise errors.BudgetExceeded("Somebody has not enough left for this.")
         if key.endswith("-0"):
-            everybody.wait(
-                60
-            )  # in between everybody else looks as well: on a busy machine they would, now and then
+            # In between everybody else looks as well: on a busy machine they would, now and then.
+            everybody.wait(PATIENCE)
         return reserve(self, key, request, amounts, outside=outside)
 
     monkeypatch.setattr(SqlLedger, "reserve", check_then_act)

@@ -69,21 +69,25 @@ def test_rounding_before_clipping_is_caught(monkeypatch):
 @both
 @pytest.mark.parametrize("whose", ["strictest", "loosest"])
 def test_a_weight_times_one_and_a_half_is_caught(case, whose, monkeypatch):
-    original = kernels.WeightedKernel.pieces
+    def make_heavier(name):
+        original = getattr(kernels.WeightedKernel, name)
 
-    def heavier(self, batch):
-        factor = np.ones(len(self.weights))
-        factor[0 if whose == "strictest" else -1] = 1.5
-        participating = type(self)(
-            self.value,
-            self.grid,
-            self.owner,
-            (self.weights * factor).astype(np.int64),
-            self.missing,
-        )
-        return original(participating, batch)
+        def heavier(self, batch, *measure):
+            factor = np.ones(len(self.weights))
+            factor[0 if whose == "strictest" else -1] = 1.5
+            participating = type(self)(
+                self.value,
+                self.grid,
+                self.owner,
+                (self.weights * factor).astype(np.int64),
+                self.missing,
+            )
+            return original(participating, batch, *measure)
 
-    monkeypatch.setattr(kernels.WeightedKernel, "pieces", heavier)
+        monkeypatch.setattr(kernels.WeightedKernel, name, heavier)
+
+    make_heavier("pieces")  # by which histograms read
+    make_heavier("add_up")  # by which sums do
     assert caught(case, PEOPLE[0])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from sottovoce import _HOMES
+from sottovoce.cli import demo_comparison
 from sottovoce.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,9 @@ PLANS = {
         lambda: sv.AdaptivePosteriorSample(bounds=BOX).plan(rows=5, n_features=2)
     ],
     "LabelPrivateRegression": [],  # planned from the design, on its own page
+    "Report": [
+        lambda: sv.Report({"mean": (sv.Mean(bounds=(0, 1)), "x")}).plan(epsilon=1.0, rows=5)
+    ],
     "Limited": [],  # these four take any estimator, whose own theorem is checked here
     "Sampled": [],
     "Threshold": [],
@@ -57,6 +62,7 @@ PLANS = {
 }
 
 
+@cache
 def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
@@ -113,6 +119,7 @@ def missing_pages(source: str) -> list[str]:
     ]
 
 
+@cache
 def commands() -> dict[str, list[str]]:
     """Every command with its options, from the command line itself."""
     found: dict[str, list[str]] = {}
@@ -223,6 +230,10 @@ def workspace(tmp_path, monkeypatch):
         for i in range(300)
     ]
     _csv(tmp_path / "patients.csv", "id,age,smoker,cost,epsilon", patients)
+    (tmp_path / "questions.toml").write_text(
+        '[questions."mean cost"]\nask = "mean"\ncolumn = "cost"\n'
+        '[questions.smokers]\nask = "count"\nby = ["smoker"]\n'
+    )
     _csv(tmp_path / "new-patients.csv", "id,age,smoker", [row[:3] for row in patients[:20]])
     _csv(
         tmp_path / "sellers.csv",
@@ -250,12 +261,21 @@ def _csv(path, header, rows):
     [file for file in PAGES if shown_commands(file.read_text("utf-8"))],
     ids=lambda file: file.name,
 )
-def test_commands_shown_in_a_page_run_in_their_order(file, workspace):
+def test_commands_shown_in_a_page_run_in_their_order(file, workspace, monkeypatch):
+    # What the demonstration compares is run with fewer repetitions, as tests/cli/test_demo.py does.
+    monkeypatch.setattr(demo_comparison, "REPEATS", 2)
+    monkeypatch.setattr(demo_comparison, "ALPHAS", (1.0, 10.0))
+    monkeypatch.setattr(demo_comparison, "THRESHOLDS", ("mean",))
     for command in shown_commands(file.read_text("utf-8")):
         words = shlex.split(command)
         assert words[0] == "sottovoce"
         result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, (command, result.output)
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(DOCS)))
+def test_links_of_a_page_lead_somewhere(file):
+    assert broken_links(file.read_text("utf-8"), file) == []
 
 
 def test_the_checks_can_fail():

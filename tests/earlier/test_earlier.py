@@ -105,6 +105,21 @@ def test_the_books_open_verify_and_hold_what_people_had_left(session):
     assert len(list(session.ledger.entries())) == 17
 
 
+def test_a_sale_is_added_to_books_that_knew_none(session):
+    market = sv.market.Market(
+        dict.fromkeys(PEOPLE, 1.5), cost_range=(1, 2), trade_off=0.1, mu=1.0, sigma=2.0
+    )
+    deal = market.allocate()
+    session.record_sale(deal, key="first")
+    session.record_sale(deal, key="second")
+    session.verify()
+    bought = deal.by_person()
+    assert balances(session) == {
+        name: pytest.approx(left + 2 * bought[name], abs=1e-9)
+        for name, left in FACTS["balances"].items()
+    }
+
+
 def test_books_in_which_one_amount_was_changed_are_noticed(books):
     database = sqlite3.connect(books)
     database.execute("UPDATE lines SET amount = amount - 1 WHERE number = 2")

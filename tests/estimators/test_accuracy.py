@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 import sottovoce as sv
 from sottovoce.estimator import load_column, refuse_invalid_rows
@@ -148,6 +149,55 @@ def test_a_mean_is_right_where_budgets_go_along_with_values(n):
     assert abs(bias) <= 5 * plan.errors[0].bias  # its tiers lie .1 apart, five times the default
 
 
+@pytest.mark.parametrize(("n", "part"), [(200, 0.0), (700, None), (5000, 1.0)])
+def test_an_association_that_nobody_guesses_counts_as_far_as_noise_does_not_hide_it(n, part):
+    """Nothing up to one standard error of trusting weights, a fifth of the spread from three on."""
+    epsilon = np.repeat([0.01, 0.2, 1.0], np.rint(np.array([0.34, 0.43, 0.23]) * n).astype(int))
+    trusting = sv.Mean(bounds=(0, 1), association=0, interval_share=0).plan(epsilon=epsilon)
+    share = trusting.weights.row[trusting.budgets.row_codes()] / trusting.weights.total
+    error = np.sqrt(0.1**2 * (share**2).sum() + 2 * trusting.noise["scale"] ** 2)
+    reach = 0.02 * np.abs(share - 1 / len(share)).sum() / error
+    expected = np.clip((reach - 1) / 2, 0, 1)
+    if part is None:
+        assert 0.1 < expected < 0.9
+    else:
+        assert expected == part
+    plan = sv.Mean(bounds=(0, 1)).plan(epsilon=epsilon)
+    assert plan.parameters["association"] == pytest.approx(0.02 * expected, rel=1e-4, abs=1e-12)
+    # the possible bias is told at a fifth of the spread, whatever the weights allow for
+    row = plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
+    assert plan.errors[0].bias == pytest.approx(0.02 * np.abs(row - 1 / len(row)).sum())
+    # and a plan at the association that was counted is the same plan
+    again = sv.Mean(bounds=(0, 1), association=plan.parameters["association"]).plan(epsilon=epsilon)
+    assert again.digest == plan.digest
+
+
+def test_real_columns_have_at_most_six_tenths_of_the_error_with_half_the_range():
+    """Breast cancer, 30 columns by three profiles; benchmarks/representative.py has more tables."""
+    values = load_breast_cancer().data
+    n = len(values)
+    third = np.geomspace(0.1, 3, 12)[np.arange(n) % 12]
+    tiers = np.array([0.01, 0.2, 1.0])
+    profiles = [tiers[np.searchsorted([0.34, 0.77], np.arange(n) / n)]]
+    profiles += [tiers[np.searchsorted([0.54, 0.91], np.arange(n) / n)], third]
+    high = 10.0 ** np.ceil(np.log10(values.max(axis=0)))
+    ratios = []
+    for epsilon in profiles:
+        plans = [
+            sv.Mean(bounds=(0, 1)).plan(epsilon=epsilon),
+            sv.Mean(bounds=(0, 1), spread=0.5, association=0, interval_share=0).plan(
+                epsilon=epsilon
+            ),
+        ]
+        errors = [
+            (values.std(axis=0) / high) ** 2 * plan.weights.concentration
+            + 2 * plan.noise["scale"] ** 2
+            for plan in plans
+        ]
+        ratios.append(errors[0] / errors[1])
+    assert np.exp(np.mean(np.log(ratios))) <= 0.60
+
+
 def test_with_many_people_the_open_spend_less_and_the_plan_says_so():
     counts = [10_200, 12_900, 6900]
     plan = sv.Mean(bounds=(0, 1)).plan(epsilon=np.repeat([0.01, 0.2, 1.0], counts))
@@ -155,7 +205,7 @@ def test_with_many_people_the_open_spend_less_and_the_plan_says_so():
     assert plan.representative > 0.9
     assert plan.errors[0].representative == pytest.approx(plan.representative)
     told = plan.describe()
-    assert "Those who grant most, 1, spend" in told
+    assert "Those who grant most, ε = 1, spend" in told
     assert "Representative: 9" in told
     trusting = sv.Mean(bounds=(0, 1), association=0).plan(epsilon=np.repeat([0.01, 0.2, 1], counts))
     assert trusting.representative < 0.7

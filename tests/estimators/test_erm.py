@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import UTC, datetime
 
 import cvxpy as cp
 import numpy as np
@@ -24,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 import sottovoce as sv
 from seams import silent
 from sklearn_checks import every_check
-from sottovoce import Budgets, errors
+from sottovoce import Budgets, errors, estimator
 from sottovoce.accounting import renyi
 from sottovoce.estimators import erm_mechanism
 from sottovoce.noise import source
@@ -318,9 +319,13 @@ def test_plans_and_releases_never_name_an_epsilon_without_its_delta(options):
 def test_nothing_unnoised_is_kept():
     """Two data sets, the same noisy sums: the fitted objects are equal, byte by byte."""
     pickles = []
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    clock = type("Clock", (), {"now": staticmethod(lambda zone: noon)})
     for labels in (COST, COST[::-1]):
         with pytest.MonkeyPatch.context() as patch:
             from sottovoce.estimators.erm_mechanism import Descent
+
+            patch.setattr(estimator, "datetime", clock)  # a release has its second
 
             patch.setattr(
                 Descent, "exact_sum", lambda self, people, theta, chosen=None: np.ones(len(theta))
@@ -552,7 +557,8 @@ def test_edges_get_an_answer():
 def test_a_way_is_chosen_from_public_numbers_and_stops_where_noise_would_win():
     shape = losses.LogisticLoss.shape
     ways = [
-        erm_mechanism.choose_schedule(shape, 10, noise, None) for noise in (1.0, 0.1, 0.01, 0.001)
+        erm_mechanism.choose_schedule(shape, erm_mechanism.RowSizes(10), noise, None)
+        for noise in (1.0, 0.1, 0.01, 0.001)
     ]
     lengths = [way.steps * way.stride for way in ways]
     assert lengths == sorted(lengths)

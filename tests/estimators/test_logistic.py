@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -35,9 +36,12 @@ from sottovoce.data.engine import GroupLookup, get_default_engine
 from sottovoce.data.loss_kernels import SoftmaxTerms
 from sottovoce.estimators.logistic_mechanism import (
     SLACK,
+    NoisyObjective,
     PersonWeights,
     compute_prices,
     count_changed_problems,
+    find_largest,
+    list_binding,
 )
 from sottovoce.estimators.logistic_tuning import (
     BudgetScale,
@@ -45,6 +49,7 @@ from sottovoce.estimators.logistic_tuning import (
     choose_with_public_rows,
     make_noise_directions,
 )
+from sottovoce.report.plan import SHORTENED_ROWS, describe_classifier
 from sottovoce.schema import Classes
 from sottovoce.solvers import newton
 
@@ -177,6 +182,35 @@ def test_rows_that_are_pulled_in_are_told_of():
     assert ample.parameters["rows"]["kind"] == "box"
 
 
+def test_rows_that_are_shortened_as_a_whole_are_told_of():
+    few = model().plan(epsilon=1.0, rows=400, n_features=P)
+    assert few.parameters["rows"]["whole"] is True
+    assert few.parameters["rows"]["pulled"] is True
+    assert SHORTENED_ROWS in describe_classifier(few)
+    fitted = model().fit(X[:400], Y[:400], epsilon=1.0)
+    assert "counted less in the fit" in fitted.release_.explain()
+    several = model(classes=(0, 1, 2)).plan(epsilon=4.0, rows=400, n_features=P)
+    assert "whole" not in several.parameters["rows"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 6), st.floats(0.01, 10), st.floats(0.01, 0.99), st.integers(0, 2**32))
+def test_whole_rows_never_leave_the_ball_and_keep_their_side(p, radius, intercept, seed):
+    rng = np.random.default_rng(seed)
+    ball = UnitBall(np.zeros(p), np.full(p, 0.29), radius, intercept, 23, True)
+    Z = rng.choice([-0.5, 0.0, 0.5, 0.3], (20, p)) * rng.choice([1.0, 0.1, 1 - 2**-30])
+    rows = ball.rows(Z)
+    assert (np.square(rows).sum(axis=1) <= 1).all()
+    assert UnitBall.from_dict(ball.to_dict()).rows(Z).tolist() == rows.tolist()
+    plane = rng.normal(size=p + 1)
+    long = replace(ball, bits=None).rows(Z, cut=False)
+    clear = np.abs(long @ plane) > 1e-5 * np.linalg.norm(long, axis=1)
+    assert (np.sign(rows @ plane) == np.sign(long @ plane))[clear].all()
+    if ball.shortens:  # as if the step were forgotten
+        corner = replace(ball, bits=None).rows(np.full((1, p), 0.5), cut=False)
+        assert np.square(corner).sum() > 1 - 1e-9
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 6), st.booleans(), st.integers(0, 2**32))
 def test_rows_never_leave_the_box(p, intercept, seed):
@@ -277,6 +311,25 @@ def test_charges_stay_within_grants_and_raising_one_grant_harms_nobody(
     assert np.all(after.charges[others] <= granted[others])
     strictest = np.argmin(granted)
     assert before.charges[strictest] <= granted[strictest]
+
+
+def test_the_people_who_decide_on_the_rate_decide_as_everybody_does():
+    rng = np.random.default_rng(8)
+    for unequal in (0.0, 0.3, 2.0):
+        epsilon = np.exp(unequal * rng.normal(size=400))
+        groups = np.repeat(np.arange(400), rng.integers(1, 9, 400))
+        budgets = Budgets.of(dict(enumerate(epsilon.tolist())), groups)
+        people = PersonWeights.of(budgets.kinds, 5, 2, labels_only=False)
+        for ridge in (0.5, 0.05, 0.005):
+            mechanism = NoisyObjective(CentredBox(4, True), np.full(5, ridge), "exact", 2, 0.1)
+
+            def fits(rate, mechanism=mechanism, people=people):
+                charged = mechanism.charge(people.person, people.ranks, rate)
+                return bool(np.all(charged <= people.left))
+
+            found = people._find_exact_rate(mechanism, people.left, 4 * people.total)
+            assert found == find_largest(fits, 4 * people.total)
+            assert len(list_binding(people.person, people.ranks, people.left)) < 100
 
 
 def test_permuting_people_permutes_nothing_else():

@@ -471,10 +471,12 @@ AMPLE_PEOPLE = (np.array([30.0] + [31.0] * 80), None)
 BOX_POINT = np.array([-693.941, 54.2687, 674.695])
 
 
-def box_loss(which, people=AMPLE_PEOPLE):
-    """The largest loss at the worst pair, and the charge: a row in one corner of the box becomes
-    one in another, both wholly doubted, while the others hold b where its norm grows.
+def box_loss(which, people=AMPLE_PEOPLE, share_for_intervals=0.0):
+    """The largest loss to the fit at the worst pair, and the charge: a row in one corner of the box
+    becomes one in another, both wholly doubted, while the others hold b where its norm grows. Where
+    no share buys intervals, the fit has all that is charged.
     """
+    options = {**AMPLE, "interval_share": share_for_intervals}
     n = len(people[0])
     mine = which(people[0])
     features = np.where((np.arange(n) < 0.62 * n)[:, None], [1, 0.88], [1, 0.77])
@@ -487,8 +489,8 @@ def box_loss(which, people=AMPLE_PEOPLE):
     after = labels.copy()
     before[mine] = 0
     after[mine] = 1
-    (one,), model = captured(first, before, people, **AMPLE)
-    (two,), _ = captured(second, after, people, **AMPLE)
+    (one,), model = captured(first, before, people, **options)
+    (two,), _ = captured(second, after, people, **options)
     given = model.release_.parameters
     assert given["rows"]["kind"] == "box"
     share = given["intercept_share"]
@@ -527,6 +529,15 @@ def test_the_worst_pair_of_a_box_reaches_its_charge_and_not_more(which):
     """4,000 draws tell the rate within 1 %, and 5 % are more than six times its deviation."""
     measured, charge = box_loss(which)
     assert 0.95 * charge <= measured <= 1.05 * charge
+
+
+@which_person
+def test_a_share_that_buys_intervals_is_not_spent_on_the_fit_too(which):
+    """The fit costs what the share leaves of the charge, within 5 % as above."""
+    share = 0.2
+    measured, charge = box_loss(which, share_for_intervals=share)
+    left = (1 - share) * charge
+    assert 0.95 * left <= measured <= 1.05 * left
 
 
 BOX_BUGS = {

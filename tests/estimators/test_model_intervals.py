@@ -16,23 +16,23 @@ from scipy.stats import laplace
 
 import sottovoce as sv
 from sottovoce import units
-from sottovoce.data.encoding import Recoding, make_label
-from sottovoce.data.loss_kernels import HuberTerms, SoftHuber
+from sottovoce.data.encoding import Recoding, make_label, round_to_grid
+from sottovoce.data.loss_kernels import SQUARE_BITS, HuberTerms, SoftHuber
 from sottovoce.estimator import load_regression
-from sottovoce.estimators import curvature, label_private, mean
+from sottovoce.estimators import curvature, erm_mechanism, label_private, mean
 from sottovoce.estimators.curvature import (
     CurvaturePurchase,
     DescribeMeans,
-    DescribePulls,
-    DescribeRows,
+    DescribeShape,
     DescribeSpreads,
     PurchaseWeights,
-    find_log_concave_quantile,
     find_longest,
 )
 from sottovoce.estimators.model_intervals import (
     NoisyMoments,
+    ShrunkFit,
     compute_sum_half_width,
+    find_log_concave_quantile,
     find_moment_ends,
     widen_variance,
 )
@@ -162,18 +162,14 @@ def measure_steps(purchase: CurvaturePurchase) -> dict[str, np.ndarray]:
     """
     first, second, third, fourth = purchase.shares
     ratio = purchase.weights.ratio
-    means = np.array([0.1, -0.2, 0.0])
-    widths = 0.5 + np.abs(means)
+    means = round_to_grid(np.array([0.1, -0.2, 0.0]))
     metric = np.array([0.08, 0.05, 0.1])
-    longest = find_longest(SLOPES)
-    total = purchase._fold(DescribeRows(means, metric, longest, 1.0), squared=True)
-    R = total.astype(np.float64).reshape(SLOPES, SLOPES)
+    total = purchase._fold(DescribeShape(means, metric, TAU, 1.0)).astype(np.float64)
+    R = total[2:].reshape(SLOPES, SLOPES)
     return {
         "means": purchase._fold(DescribeMeans(1.0)).astype(float) * first / ratio,
-        "spreads": purchase._fold(DescribeSpreads(means, widths, 1.0)).astype(float)
-        * second
-        / ratio,
-        "pulls": purchase._fold(DescribePulls(means, metric, TAU)).astype(float) * third / ratio,
+        "spreads": purchase._fold(DescribeSpreads(means, 1.0)).astype(float) * second / ratio,
+        "pulls": total[:2] * third / ratio,
         "eigenvalue": np.linalg.eigvalsh(R)[:1] * fourth / ratio,
         "matrix": R.ravel() * fourth / (math.sqrt(2) * ratio),
     }
@@ -207,10 +203,10 @@ def test_nobody_moves_a_step_further_than_they_pay_for(person):
 
 
 def test_the_audit_sees_rows_that_are_not_shortened(monkeypatch):
-    def forget(self, rows, pull, bend):
-        return (rows - self.means) / np.sqrt(self.metric * self.longest) * np.sqrt(bend)[:, None]
+    def forget(self, square, bend):
+        return np.sqrt(bend / find_longest(SLOPES)) * 2.0**SQUARE_BITS
 
-    monkeypatch.setattr(DescribeRows, "__call__", forget)
+    monkeypatch.setattr(DescribeShape, "_scale_rows", forget)
     worst = find_largest_losses(59)
     assert max(worst["matrix"], worst["eigenvalue"]) > 1
 
@@ -303,12 +299,16 @@ def test_where_there_is_no_interval_a_reason_is_given():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (200, 2))
     bounds = Bounds(features=(0, 1), label=(0, 1))
-    for model in (
-        sv.Ridge(bounds=bounds, method="output"),
-        sv.Ridge(bounds=bounds),
-        sv.PosteriorSample(bounds=bounds),
+    groups = np.arange(200) // 2
+    squared = sv.ERM("squared", bounds=bounds, delta=1e-6)
+    sampled = sv.ERM("squared", bounds=bounds, delta=1e-6, sampling=0.5, steps=5)
+    cornered = sv.ERM("hinge", bounds=Bounds(features=(0, 1)), delta=1e-6)
+    for model, labels, owners in (
+        (sampled, X[:, 0], None),
+        (cornered, X[:, 0] > 0.5, None),
+        (sv.ERM("squared", bounds=bounds, delta=1e-6, clip=0.1), X[:, 0], groups),
     ):
-        fitted = model.fit(X, X[:, 0], epsilon=1.0)
+        fitted = model.fit(X, labels, epsilon=1.0, groups=owners)
         with pytest.raises(sv.errors.InvalidParameter) as refused:
             fitted.interval()
         why = fitted.release_.intervals["why"]
@@ -316,6 +316,110 @@ def test_where_there_is_no_interval_a_reason_is_given():
         assert f"Interval: none. {why}" in fitted.release_.explain()
         with pytest.raises(sv.errors.InvalidParameter):
             fitted.interval(0.9, X[:3])
+    assert squared.fit(X, X[:, 0], epsilon=1.0).release_.intervals.get("why") is None
+    assert "noise may grow" in erm_mechanism.explain_unsteady_steps(
+        "squared", 9.0, 5.0, erm_mechanism.RowSizes(2), 1
+    )
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 20])
+def test_radial_noise_along_a_line_is_a_sum_of_laplace_variables(d):
+    """The variance of cᵀZ is (d + 1)/η², and in one dimension it is Laplace."""
+    level = 0.95
+    reach = compute_sum_half_width(level, [0.5], 0.0, (d + 1) / 2)
+    rng = np.random.default_rng(0)
+    direction = rng.normal(size=(200_000, d))
+    along = direction[:, 0] / np.linalg.norm(direction, axis=1) * rng.gamma(d, 0.5, 200_000)
+    # A share of 200,000 deviates by .0005: ten of them.
+    assert np.mean(np.abs(along) <= reach) == pytest.approx(level, abs=0.005)
+    if d == 1:
+        assert reach == pytest.approx(-0.5 * math.log(1 - level), rel=1e-3)
+
+
+def test_no_curvature_makes_noise_larger_than_the_bound():
+    """cᵀ(M + Λ)⁻¹b over random M, against what a fit of which M is unknown allows for."""
+    rng = np.random.default_rng(1)
+    ridge = np.array([0.5, 2.0, 2.0, 1.0])
+    noise = np.array([3.0, 0.5, 1.0, 0.1])
+    shrunk = ShrunkFit(np.zeros(4), ridge, noise, 0.25, "", "")
+    c = rng.normal(size=(1, 4))
+    ends = shrunk.find_ends(c, 0.95)
+    most_noise = float((ends.noise / find_log_concave_quantile(0.95))[0])
+    most_sampling = float((ends.sampling / ndtri(0.975))[0])
+    for size in np.geomspace(1e-3, 1e3, 400):
+        root = rng.normal(size=(4, rng.integers(1, 5)))
+        M = size * root @ root.T
+        a = np.linalg.solve(M + np.diag(ridge), c[0])
+        assert math.sqrt(a**2 @ noise) <= most_noise * (1 + 1e-9)
+        # Pulls whose covariance is M.
+        assert math.sqrt(max(a @ M @ a, 0.0)) <= most_sampling * (1 + 1e-9)
+
+
+def test_a_descent_never_moves_further_than_its_noise_allows():
+    """Two runs that differ in all their noise, against the Lipschitz constant of the interval."""
+    rng = np.random.default_rng(2)
+    rows = np.column_stack([np.full(300, 0.5), rng.uniform(-0.5, 0.5, (300, 2))])
+    labels = rng.uniform(-1, 1, 300)
+    steps, stride = 30, 2.0
+    for average in (True, False):
+        descent = erm_mechanism.SteadyDescent(np.zeros(3), steps, stride, average, 1.0, 0.0, 1.8)
+        most = stride * math.sqrt(descent._count_steps())
+        for _ in range(50):
+            noises = rng.normal(size=(2, steps, 3)) * rng.uniform(0, 0.3)
+            ends = []
+            for noise in noises:
+                theta = np.zeros(3)
+                kept = []
+                for drawn in noise:
+                    pull = np.clip(rows @ theta - labels, -0.4, 0.4)
+                    theta = theta - stride * (rows.T @ pull / 300 + drawn)
+                    theta *= min(1.0, 3 / np.linalg.norm(theta))
+                    kept.append(theta)
+                ends.append(np.mean(kept[steps // 2 :], axis=0) if average else theta)
+            apart = np.linalg.norm(ends[0] - ends[1])
+            assert apart <= most * np.linalg.norm(noises[0] - noises[1]) * (1 + 1e-9)
+
+
+def test_every_budget_has_an_interval_and_says_what_it_is_of():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0, 1, (3000, 2))
+    y = 0.3 + X @ [0.2, 0.3] + rng.normal(0, 0.05, 3000)
+    bounds = Bounds(features=(0, 1), label=(0, 1))
+    told = {}
+    for epsilon in (0.01, 0.1, 1.0, 10.0):
+        fitted = sv.Ridge(bounds=bounds).fit(X, y, epsilon=epsilon)
+        told[epsilon] = fitted.release_.intervals["of"]
+        low, high = fitted.interval()["intercept"]
+        assert math.isfinite(low)
+        assert low < high
+        assert np.all(np.isfinite(fitted.interval(0.9, X[:3])))
+    assert told[0.01].startswith("the constant that the same fit")
+    assert told[0.1].startswith("the coefficients that the same fit")
+    assert "no residual counts for more than its threshold" in told[1.0]
+    assert told[10.0].split("(")[0] == told[1.0].split("(")[0]
+    dropped = sv.Ridge(bounds=bounds).fit(X, y, epsilon=0.01).interval()["x0"]
+    assert dropped == (-math.inf, math.inf)
+
+
+def test_several_classes_have_intervals_by_class():
+    rng = np.random.default_rng(6)
+    X = rng.uniform(0, 1, (3000, 2))
+    y = (X[:, 0] > 0.5).astype(int) + (X[:, 1] > 0.6)
+    for neighbours in ("replace", "labels"):
+        model = sv.LogisticRegression(
+            bounds=Bounds(features=(0, 1)), classes=[0, 1, 2], neighbours=neighbours
+        ).fit(X, y, epsilon=5.0)
+        found = model.interval(0.9)
+        assert list(found) == ["0", "1", "2"]
+        for place, one in enumerate(found.values()):
+            low, high = one["x1"]
+            assert low < model.coef_[place, 1] < high
+        limits = model.interval(0.9, X[:7])
+        assert limits.shape == (7, 3, 2)
+        sure = model.predict_proba(X[:7])
+        assert np.all((limits[..., 0] < sure) & (sure < limits[..., 1]))
+        again = sv.load(sv.Release.from_json(model.release_.to_json()))
+        assert again.interval(0.9) == found
 
 
 def test_intervals_follow_from_a_release_that_was_stored():
@@ -325,6 +429,11 @@ def test_intervals_follow_from_a_release_that_was_stored():
     bounds = Bounds(features=(0, 1), label=(0, 1))
     for model in (
         sv.Ridge(bounds=bounds),
+        sv.Ridge(bounds=bounds, loss="huber"),
+        sv.Ridge(bounds=bounds, method="output"),
+        sv.Ridge(bounds=bounds, method="output-tight"),
+        sv.PosteriorSample(bounds=bounds, alpha=20.0, fit_intercept=True),
+        sv.ERM("squared", bounds=bounds, delta=1e-6, steps=20),
         sv.Ridge(bounds=bounds, method="statistics"),
         sv.LabelPrivateRegression(label_bounds=(0, 1)),
         sv.AdaptivePosteriorSample(bounds=bounds, fit_intercept=True),

@@ -380,7 +380,7 @@ def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_interce
     y = rng.normal(0, 20, 60)
     ask = fixed(bounds=bounds, fit_intercept=fit_intercept)
     rows = ask.read_arrays(raw, y, epsilon=None, groups=None)
-    batch = next(iter(rows.engine._batches(("features",))))
+    batch = next(iter(rows.engine._batches(("features",), ())))
     phi = rows.features.matrix(batch)
     assert np.all(np.linalg.norm(phi, axis=1) <= 1)
     assert np.linalg.norm(phi, axis=1).max() > 0.7
@@ -392,7 +392,7 @@ def test_no_row_is_longer_than_one_and_predictions_come_back(bounds, fit_interce
     if bounds.features is not None and bounds.norm is None:
         inside = np.clip(raw, *bounds.features)
     rows = ask.read_arrays(inside, y, epsilon=None, groups=None)
-    phi = rows.features.matrix(next(iter(rows.engine._batches(("features",)))))
+    phi = rows.features.matrix(next(iter(rows.engine._batches(("features",), ()))))
     middle, half = posterior_mechanism.get_label_scale(bounds.label, fit_intercept)
     expected = np.clip(middle + half * (phi @ theta), *bounds.label)
     assert fitted.predict(inside) == pytest.approx(expected, rel=1e-8, abs=1e-8)

@@ -19,6 +19,7 @@ from sottovoce.data import loss_kernels
 from sottovoce.estimators import (
     ridge_errors,
     ridge_objective,
+    ridge_origin,
     ridge_output,
     ridge_recipe,
     ridge_statistics,
@@ -104,9 +105,18 @@ def run_correction(fit):
     fit.correct(1.0, TAU, HELD)
 
 
+def run_origin(fit):
+    choice = ridge_errors.StageParameters(0.1, 1.0, 6.0, 6.0, ridge_origin.BOX)
+    ridge_origin.OriginFit(fit.rows, fit.budgets, fit.loss).slopes(1.0, TAU, choice, np.zeros(P))
+
+
+#: How many coefficients each fits.
+FITTED = {run_slopes: P + 1, run_correction: 1, run_origin: P}
+
+
 def captured_problem(X, y, people, loss, stage=run_slopes):
     """The problem a stage is about to solve, with the scale and norm of the noise it drew."""
-    ridge = sv.Ridge(bounds=BOUNDS)
+    ridge = sv.Ridge(bounds=BOUNDS, fit_intercept=stage is not run_origin)
     rows = ridge.read_arrays(X, y, epsilon=people[0], groups=people[1])
     budgets = rows.budgets
     seen = {}
@@ -118,7 +128,7 @@ def captured_problem(X, y, people, loss, stage=run_slopes):
             seen["raw"] = original(*arguments)
             return seen["raw"]
 
-        def caught(problem, tolerance):
+        def caught(problem, tolerance, guess):
             seen["problem"] = problem
             return problem.centre
 
@@ -146,10 +156,7 @@ def log_density(seen, theta):
 def objective_loss(people, owner, loss="soft", stage=run_slopes):
     rng = np.random.default_rng(1)
     worst = 0.0
-    if stage is run_slopes:
-        fitted = P + 1
-    else:
-        fitted = 1
+    fitted = FITTED[stage]
     points = [
         np.zeros(fitted),
         *(rng.normal(0, s, fitted) for s in (0.01, 0.1, 0.5, 2) for _ in range(8)),
@@ -178,7 +185,7 @@ def test_the_solvers_last_digits_are_covered_by_noise(monkeypatch):
     monkeypatch.setattr(
         ridge_objective.newton,
         "minimise",
-        lambda problem, tolerance: (solved.append(tolerance), problem.centre)[1],
+        lambda problem, tolerance, guess: (solved.append(tolerance), problem.centre)[1],
     )
     theta = fit.slopes(1.0, TAU, CHOICE, np.zeros(P + 1))
     H = ridge_errors.compute_regularity(P, CHOICE.ridge, CHOICE.intercept_ridge) * (1 + 1e-12)
@@ -218,6 +225,29 @@ def test_the_correction_of_what_was_clipped_loses_no_more_than_the_budget(people
     assert measured >= 0.99 * epsilon * (1 - ridge_objective.SLACK)
 
 
+@every_people
+@which_person
+@pytest.mark.parametrize("loss", ["soft", "huber"])
+def test_a_fit_through_the_origin_loses_no_more_than_the_budget(people, which, loss):
+    owner = owners(people)[which(people[0])]
+    epsilon = people[0][owners(people) == owner][0]
+    measured = objective_loss(people, owner, loss, run_origin)
+    assert measured <= epsilon
+    if loss == "soft":
+        assert measured >= 0.99 * epsilon * (1 - ridge_objective.SLACK)
+
+
+@pytest.mark.parametrize("which", [np.argmin, np.argmax], ids=["strictest", "loosest"])
+def test_features_that_are_not_brought_around_zero_are_caught(which, monkeypatch):
+    """A planted bug: rows through the origin that are twice as long as their bounds say."""
+    original = loss_kernels.HuberTerms._round_rows
+    monkeypatch.setattr(
+        loss_kernels.HuberTerms, "_round_rows", lambda self, rows: 2 * original(self, rows)
+    )
+    owner = int(which(ONE_ROW[0]))
+    assert objective_loss(ONE_ROW, owner, "soft", run_origin) > 1.5 * ONE_ROW[0][owner]
+
+
 def test_huber_attains_its_logarithm():
     people = ONE_ROW
     owner = 29
@@ -247,7 +277,11 @@ def solution(X, y, people, method, alpha=0.5, **options):
             lambda rate, d: seen.setdefault("rate", rate) * np.zeros(d),
         )
         patch.setattr(
-            ridge_output, "to_centred", lambda method, theta: seen.setdefault("theta", theta)
+            ridge_output,
+            "to_centred",
+            lambda method, theta, fit_intercept: np.concatenate(
+                [np.zeros(1 - int(fit_intercept)), seen.setdefault("theta", theta)]
+            ),
         )
         ridge.fit(X, y, epsilon=people[0], groups=people[1])
     return seen["theta"], seen["rate"], ridge
@@ -274,6 +308,25 @@ def test_output_perturbation_loses_no_more_than_the_charge(people, which, method
     assert charge <= people[0][owners(people) == owner][0]
     if method == "output-tight" and alpha > 1:
         assert measured >= 0.6 * charge
+
+
+@every_people
+@which_person
+@pytest.mark.parametrize("method", ["output", "output-tight"])
+def test_without_an_intercept_nobody_loses_more_than_the_charge(people, which, method):
+    owner = owners(people)[which(people[0])]
+    measured, charge = output_loss(people, owner, method, alpha=20.0, fit_intercept=False)
+    assert measured <= charge * (1 + 1e-9)
+    assert charge <= people[0][owners(people) == owner][0]
+    if method == "output-tight":
+        assert measured >= 0.6 * charge
+
+
+def test_rows_without_an_intercept_that_are_twice_as_long_are_caught(monkeypatch):
+    original = ridge_output.make_coordinates
+    monkeypatch.setattr(ridge_output, "make_coordinates", lambda *given: 2 * original(*given))
+    measured, charge = output_loss(ONE_ROW, 29, "output-tight", alpha=20.0, fit_intercept=False)
+    assert measured > charge
 
 
 def test_the_best_constant_is_the_maximum_it_claims_to_be():
@@ -315,7 +368,7 @@ def test_the_published_accuracy_bound_holds_and_only_output_methods_have_one():
             patch.setattr(
                 ridge_output,
                 "to_centred",
-                lambda method, theta, kept=kept: kept.append(theta) or theta,
+                lambda method, theta, _, kept=kept: kept.append(theta) or theta,
             )
             sv.Ridge(bounds=BOUNDS, method="output", alpha=3.0).fit(X, y, epsilon=1.0)
         misses += float(np.linalg.norm(kept[0][:d] - star)) > bound
@@ -445,13 +498,12 @@ def test_the_scale_and_the_tail_cost_their_share(people, which, buy):
 
 def test_labels_at_an_end_that_count_twice_are_caught(monkeypatch):
     """Once in what a window should hold, and once more taken off every window."""
-    original = ridge_objective.StagedFit._choose_fullness
+    original = ridge_objective.FullnessChoice.compare
 
-    def twice(self, weights, held, quantile, inside, *rest):
-        counted = [one - (weights.total - inside) for one in held]
-        return original(self, weights, counted, quantile, inside, *rest)
+    def twice(self, held, inside):
+        return original(self, np.asarray(held) - (self.total - inside), inside)
 
-    monkeypatch.setattr(ridge_objective.StagedFit, "_choose_fullness", twice)
+    monkeypatch.setattr(ridge_objective.FullnessChoice, "compare", twice)
     assert any(choice_loss(ONE_ROW, o, buy_scale) > 0.25 * ONE_ROW[0][o] for o in (0, 29))
 
 
@@ -487,7 +539,7 @@ def test_a_voice_times_one_and_a_half_is_caught(monkeypatch):
     monkeypatch.setattr(
         ridge_objective.StagedFit,
         "_minimise_perturbed",
-        lambda self, share, *rest: perturbed(self, share * 1.5, *rest),
+        lambda self, share, *rest, **more: perturbed(self, share * 1.5, *rest, **more),
     )
     assert caught_in_objective(ONE_ROW)
 
@@ -562,7 +614,7 @@ def test_the_minimiser_is_certified_against_scipy_and_the_fallback_agrees(monkey
     theirs = minimize(J, np.zeros(P + 1), method="BFGS", options={"gtol": 1e-9}).x
     assert ours == pytest.approx(theirs, abs=1e-5)
     monkeypatch.setattr(
-        newton, "run_newton", lambda problem, start: problem.centre + 1e3
+        newton, "run_newton", lambda problem: problem.centre + 1e3
     )  # Newton gone astray
     assert newton.minimise(problem, tolerance).astype(float) == pytest.approx(ours, abs=1e-11)
 
@@ -614,3 +666,10 @@ def test_noise_between_the_norms_has_its_law(norm, p):
     ]:
         assert abs(values.mean() - expected) < 6 * values.std() / math.sqrt(len(values))
     assert abs(N.mean() - (p + 2)) > 6 * N.std() / math.sqrt(len(N))
+
+
+def test_the_table_of_moments_holds_what_quadrature_finds():
+    known = ridge_errors.read_known_moments()
+    assert known.keys() == {(p, *norm) for p in range(1, 33) for norm in ridge_errors.NORMS}
+    for key in list(known)[:: len(known) // 60]:
+        assert known[key] == pytest.approx(ridge_errors.integrate_noise_moments(*key), rel=1e-9)

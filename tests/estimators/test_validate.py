@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sottovoce as sv
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import InvalidBounds, SottovoceError
 from sottovoce.schema import Column
 
 BOX = sv.Bounds(features=(0, 1), label=(0, 1))
@@ -27,6 +27,8 @@ WRONG = {
     "mean with bounds too close": (sv.Mean(bounds=(0, 5e-324)), COLUMN),
     "mean with a wide spread": (sv.Mean(bounds=(0, 1), spread=2.0), COLUMN),
     "mean with a constant outside": (sv.Mean(bounds=(0, 1), missing=2.0), COLUMN),
+    "sum between bounds too close to be squared": (sv.Sum(bounds=(0, 1e-200)), COLUMN),
+    "variance between bounds too close to be squared": (sv.Variance(bounds=(0, 1e-100)), COLUMN),
     "quantile without bounds": (sv.Quantile(q=0.5), COLUMN),
     "quantile beyond 1": (sv.Quantile(q=1.5, bounds=(0, 1)), COLUMN),
     "quantile by no method": (sv.Quantile(q=0.5, bounds=(0, 1), method="x"), COLUMN),
@@ -91,6 +93,11 @@ def test_what_no_people_could_make_right_is_refused_without_them(wrong):
     with pytest.raises(SottovoceError) as planned:
         estimator.plan(**people)
     assert (type(early.value), str(early.value)) == (type(planned.value), str(planned.value))
+
+
+def test_bounds_of_a_label_whose_half_range_doubles_do_not_hold_are_refused():
+    with pytest.raises(InvalidBounds):
+        sv.Bounds(features=(0, 1), label=(0, 5e-324))
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,11 @@ import pytest
 import engine_cases as cases
 from sottovoce import errors
 from sottovoce.data import engine
+from sottovoce.data.cells import make_cells
 from sottovoce.data.census import take_census
-from sottovoce.data.engine import GroupLookup, get_engine, open_engine
+from sottovoce.data.engine import GroupLookup, NameIndex, get_engine, open_engine
 from sottovoce.data.kernels import WeightedSum
+from sottovoce.data.table_kernels import CellWeights
 from sottovoce.noise.source import Grid
 
 TABLE = cases.rows()
@@ -115,9 +117,52 @@ def obey(name: str, partitionings: int, most: int, folder: Path) -> None:
     assert digests == {DIGEST}
 
 
+@pytest.mark.parametrize("count", [20, pytest.param(50, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ["arrow", "duckdb"])
-def test_fifty_partitionings_have_one_digest(name, tmp_path):
-    obey(name, 50, 30, tmp_path)
+def test_all_partitionings_have_one_digest(name, count, tmp_path):
+    obey(name, count, 30, tmp_path)
+
+
+OWNERS = {
+    "one": (GroupLookup(), 1),
+    "tiers": (GroupLookup("tier", NameIndex(list(cases.TIERS))), 3),
+}
+
+
+@pytest.mark.parametrize("name", ["arrow", "duckdb"])
+@pytest.mark.parametrize("owners", OWNERS)
+def test_tables_that_an_engine_groups_by_itself_have_the_same_digest(name, owners, tmp_path):
+    kernels = cases.tables(*OWNERS[owners])
+    wanted = cases.digest(open_engine(TABLE), cases.Together(kernels))  # which nobody groups
+    rng = np.random.default_rng(12)
+    for place in range(2):
+        chunks = cases.parts(TABLE, rng, 6)
+        own = OBJECTS[name](chunks, tmp_path / f"own{place}")
+        files = get_engine(name).open_table(in_files(chunks, tmp_path / f"files{place}"))
+        assert cases.digest_of_each(own, kernels) == wanted
+        assert cases.digest_of_each(files, kernels) == wanted
+
+
+def test_duckdb_groups_what_it_can(tmp_path):
+    """Text and numbers are grouped; zones, dates in text and very many owners are read by row."""
+    there = get_engine("duckdb").open_table(in_files([TABLE], tmp_path / "files"))
+    by_tier = cases.tables(*OWNERS["tiers"])
+    grouped = [there._write_group_query(kernel) is not None for kernel in by_tier]
+    assert grouped == [True, False, False, False, True, True, False, False]
+    person = GroupLookup("person", np.arange(10**6))
+    assert there._write_group_query(cases.tables(person, 1)[0]) is None
+
+
+def test_duckdb_groups_text_sign_by_sign_whatever_the_connection_compares_by():
+    connection = duckdb.connect()
+    connection.execute("SET default_collation = 'nocase'")
+    connection.execute("CREATE TABLE t (word VARCHAR COLLATE NOCASE)")
+    connection.execute("INSERT INTO t VALUES ('north'), ('NORTH'), ('North'), (''), (NULL)")
+    cells = make_cells({"word": ["north", "NORTH"]})
+    found = open_engine(connection.table("t")).fold(
+        CellWeights(cells, GroupLookup(), np.array([1]))
+    )
+    assert found.tolist() == [1, 1, 1, 2]
 
 
 def refuses_what_it_must(name: str, folder: Path) -> None:

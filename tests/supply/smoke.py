@@ -91,6 +91,12 @@ def at_the_terminal(table: dict[str, list], folder: Path) -> None:
     run("ledger", "verify", "--ledger", "books.db")
     run(*mean, "--epsilon", "1", "--engine", "duckdb", "--out", "duckdb.json")
     assert "y" in run("explain", "duckdb.json")
+    (folder / "schema.toml").write_text(
+        'person = "id"\n[columns.y]\nkind = "number"\nlow = 0\nhigh = 2\n'
+    )
+    asked = "SELECT COUNT(*) AS n, AVG(y) FROM people WHERE y > 1"
+    sql = run("sql", asked, "people.csv", "--schema", "schema.toml", "--epsilon", "1")
+    assert list(json.loads(sql)["value"]["answers"]) == ["n", "AVG(y)"]
     assert json.loads((folder / "booked.json").read_text())["format"].startswith(
         "sottovoce.release"
     )

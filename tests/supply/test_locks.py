@@ -28,7 +28,7 @@ FILES = sorted(FOLDER.rglob("*.txt"))
 OPENDP = sorted(Version(file.stem) for file in (FOLDER / "opendp").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-LOWEST = ("all", "dask", "duckdb", "postgres", "web")
+LOWEST = ("all", "dask", "duckdb", "plots", "postgres", "sql", "web")
 #: What each file must satisfy.
 ASKED = {
     "build": [*PROJECT["dependency-groups"]["build"], *PROJECT["build-system"]["requires"]],

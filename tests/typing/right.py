@@ -17,6 +17,10 @@ def ask() -> None:
     assert_type(mean.guarantee_, sv.Guarantee)
     assert_type(mean.plan(epsilon={"ada": 1.0}, groups=["ada"]), sv.Plan)
     sv.Mean(bounds=sv.Bounds(label=(0, 1))).fit(Path("table.parquet"), "epsilon", "id", "cost")
+    count = sv.Count(by={"region": ["north", "south"]}).fit(Path("table.parquet"), epsilon="eps")
+    assert_type(count, sv.Count)
+    assert_type(count.table_.rows(), list[dict[str, Any]])
+    assert_type(sv.Variance((0, 1)).fit([0.5], epsilon=1.0), sv.Variance)
     sv.Mean(np.array([0.0, 1.0])).fit(np.ones(3), epsilon=np.full(3, 0.5))
     sv.Quantile([0.25, 0.75], bounds=(0, 1)).fit([0.5], epsilon=0.1)
     sv.Quantile(0.5, bounds=(0, 1)).plan(epsilon=[0.1, 0.2])
@@ -57,7 +61,7 @@ def keep_books(schema: sv.Schema) -> None:
 
 def look_back(release: sv.Release, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     losses = sv.audit.per_instance(release, X, y, epsilon=0.5)
-    assert_type(losses, sv.audit.PerInstance)
+    assert_type(losses, sv.audit.PerInstance | sv.audit.RealisedLosses)
     assert_type(sv.audit.mine(release, ([1.0], 2.0)), sv.audit.Mine)
     assert_type(sv.audit.gaussian_epsilon(1.0, 1e-6), NDArray[np.float64])
 
