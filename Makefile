@@ -11,7 +11,7 @@ LOCKS := $(filter-out requirements/lowest.txt,$(wildcard requirements/*.txt))
 # Modules are compiled once, when they are first imported: every process that a test starts would do it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint test-long test-opendp test-lowest bench reproduce docs lock audit sbom clean
+.PHONY: help setup demo test lint test-long test-opendp test-judge test-lowest bench bench-speed reproduce docs lock audit sbom clean
 
 help:
 	@echo "make demo         install and run the main job on data that ships with scikit-learn"
@@ -19,8 +19,10 @@ help:
 	@echo "make lint         style, types and import contracts"
 	@echo "make test-long    the tests that simulate for minutes or write gigabytes"
 	@echo "make test-opendp  the laws of the samplers, with every version of OpenDP that is allowed"
+	@echo "make test-judge   measured losses, judged by the auditor of jax-privacy"
 	@echo "make test-lowest  a few releases with the oldest packages that are allowed"
 	@echo "make bench        ours against OpenDP, diffprivlib and NumPy, as ratios"
+	@echo "make bench-speed  times of the main questions over their peers', and how they grow with rows, columns and people"
 	@echo "make reproduce    the papers' tables and figures beside what was printed, into reproduction/report.html"
 	@echo "make docs         build the documentation into site/"
 	@echo "make lock         renew requirements/: the newest packages that pyproject.toml allows, with their digests"
@@ -69,7 +71,7 @@ demo: $(VENV)/.core
 test: $(VENV)/.spark
 	$(RUN) -m pytest -n 3 --dist loadgroup -m "not long"
 
-test-long: $(VENV)/.spark $(VENV)/.supply test-opendp
+test-long: $(VENV)/.spark $(VENV)/.supply test-opendp test-judge
 	$(RUN) -m pytest -n 2 --dist loadgroup -m long
 
 test-opendp: $(OPENDP:%=test-opendp-%)
@@ -78,6 +80,11 @@ test-opendp-%: requirements/opendp/%.txt $(VENV)/.dev
 	$(LOCKED) --upgrade --target build/opendp/$* -r $<
 	PYTHONPATH=build/opendp/$* $(RUN) -c 'import opendp; assert "build/opendp/$*/" in opendp.__file__'
 	PYTHONPATH=build/opendp/$* $(RUN) -m pytest tests/noise/test_samplers.py
+
+# Its auditor is one file that needs no JAX, so JAX is not installed.
+test-judge: requirements/judge/jax-privacy.txt $(VENV)/.dev
+	$(LOCKED) --upgrade --target build/judge -r $<
+	SOTTOVOCE_JUDGE=build/judge $(RUN) -m pytest tests/audit/test_outside_judge.py
 
 test-lowest:
 	$(MAKE) VENV=build/lowest build/lowest/.lowest
@@ -91,6 +98,10 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.spark
 	$(RUN) benchmarks/run.py
+
+bench-speed: $(VENV)/.dev
+	OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/speed.py
+	OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/growth.py
 
 reproduce: $(VENV)/.dev
 	$(BIN)/sottovoce reproduce all
@@ -110,10 +121,11 @@ lock: $(VENV)/.supply
 	$(PART) pyproject.toml -o requirements/core.txt
 	$(PART) pyproject.toml --extra dev -o requirements/dev.txt
 	$(PART) pyproject.toml --extra spark -o requirements/spark.txt
-	$(COMPILE) pyproject.toml --extra all --extra dask --extra duckdb --extra postgres --extra web \
+	$(COMPILE) pyproject.toml --extra all --extra dask --extra duckdb --extra plots --extra postgres --extra sql --extra web \
 		--resolution lowest-direct -o requirements/lowest.txt
 	for version in $(OPENDP); do \
 		echo "opendp==$$version" | $(COMPILE) --no-deps - -o requirements/opendp/$$version.txt || exit 1; done
+	echo "jax-privacy>=2,<3" | $(COMPILE) --no-deps - -o requirements/judge/jax-privacy.txt
 
 audit: $(VENV)/.supply
 	$(RUN) requirements/audit.py

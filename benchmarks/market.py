@@ -91,16 +91,15 @@ def same_problem() -> None:
     problem = market_published.PublishedProblems(
         np.zeros((SELLERS, 1)), virtual[None], np.zeros((1, 1)), gamma, mu, sigma, 1.0
     )
-    found = {}
 
-    def published() -> None:
+    def published() -> float:
         deal = market_published.market_as_published_not_private(
             problem, GRID, np.zeros((1, 1)), steps=GRADIENTS
         )
-        found["published"] = float(deal.value[0]) - math.log(2)
+        return float(deal.value[0]) - math.log(2)
 
-    def ours() -> None:
-        found["ours"] = continuous(virtual, mu, sigma, gamma)[1]
+    def ours() -> float:
+        return continuous(virtual, mu, sigma, gamma)[1]
 
     times = best_times({"as published": published, "ours, exact": ours}, rounds=1)
     show(
@@ -109,10 +108,10 @@ def same_problem() -> None:
         "as published",
         {"ours, exact": ("as published", FASTER)},
     )
-    console.print(
-        f"objective: as published {found['published']:.4f}, ours {found['ours']:.4f}", end=" "
-    )
-    console.print(verdict(found["ours"], found["published"]))
+    theirs = published()
+    mine = ours()
+    console.print(f"objective: as published {theirs:.4f}, ours {mine:.4f}", end=" ")
+    console.print(verdict(mine, theirs))
 
 
 def worth() -> None:

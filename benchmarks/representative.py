@@ -5,9 +5,10 @@ Errors are not drawn but computed: an answer is a weighted mean plus Laplace noi
 square error is bias² + σ²·Σc² + 2b², with the weights c and the scale b of the plan. Releases are
 drawn once beside the first table, with their standard error.
 
-Two tables: people in three tiers of budgets whose values go along with them, and the same where
-they do not; and columns of real tables (scikit-learn's own, and those that are named at the command
-line) under three profiles of budgets, against what was the default before.
+Three tables: people in three tiers of budgets whose values go along with them, and the same where
+they do not; columns of real tables (scikit-learn's own, and those that are named at the command
+line) under three profiles of budgets, against what was the default before; and both for one share
+of the spread as association, whatever the table.
 
     python benchmarks/representative.py [TABLE.csv]
 """
@@ -42,12 +43,15 @@ PROFILES = {
 }
 GOAL = 0.60
 BEFORE = {"spread": 0.5, "association": 0.0, "interval_share": 0.0}
+#: Associations as shares of the spread, a tenth of the range; None is the default.
+FIXED = (0.0, 0.05, 0.1, 0.12, 0.15, 0.19, 0.2, None)
 
 
 def main() -> None:
-    """Prints two tables."""
+    """Prints three tables."""
     show_tiers()
     show_columns(sys.argv[1:])
+    show_fixed(sys.argv[1:])
 
 
 def assign(n: int, epsilon: Any, shares: Any) -> Any:
@@ -211,6 +215,60 @@ def compute_worst_error(plan: sv.Plan, sigma: float, width: float) -> float:
     share = plan.weights.row[plan.budgets.row_codes()] / plan.weights.total
     bias = sigma / 5 * float(np.abs(share - 1 / len(share)).sum())
     return bias**2 + compute_error(plan, np.zeros(len(share)), sigma, width)
+
+
+def show_fixed(paths: list[str]) -> None:
+    """Both aims for one share of the spread as association, and for the default."""
+    table = Table(
+        "association / spread",
+        *(f"{n:,} (≤ {goal:g})" for n, goal in GOALS.items()),
+        f"columns (≤ {GOAL:g})",
+        "columns, budgets go along",
+        title="Root mean square errors of the tiers, and mean square errors of real columns ÷ what "
+        "was the default before",
+    )
+    for share in FIXED:
+        name = str(share)
+        if share is None:
+            name = "default"
+        table.add_row(name, *describe_tiers(share), *describe_columns(paths, share))
+    console.print(table)
+
+
+def make_mean(bounds: tuple[float, float], share: float | None) -> sv.Mean:
+    """The mean with this association, as a share of a tenth of the range."""
+    if share is None:
+        return sv.Mean(bounds=bounds)
+    return sv.Mean(bounds=bounds, association=share * (bounds[1] - bounds[0]) / 10)
+
+
+def describe_tiers(share: float | None) -> list[str]:
+    """The errors of the tiers, and where they are too large."""
+    told = []
+    for n, goal in GOALS.items():
+        epsilon = assign(n, TIERS, SHARES)
+        middle = MEANS[np.searchsorted(TIERS, epsilon)]
+        error = math.sqrt(compute_error(make_mean((0, 1), share).plan(epsilon), middle, SPREAD))
+        told.append(f"{error:.2g}" + " missed" * (error > goal))
+    return told
+
+
+def describe_columns(paths: list[str], share: float | None) -> list[str]:
+    """The geometric means over real columns: budgets go along with nothing, and the worst way."""
+    nothing, along = [], []
+    for epsilon, shares in PROFILES.values():
+        for _, values, bounds in list_columns(paths):
+            budgets = assign(len(values), epsilon, shares)
+            width = bounds[1] - bounds[0]
+            sigma = float(np.std(values)) / width
+            zeros = np.zeros(len(values))
+            old = sv.Mean(bounds=bounds, **{**BEFORE, "spread": width / 2}).plan(budgets)
+            new = make_mean(bounds, share).plan(budgets)
+            before = compute_error(old, zeros, sigma, width)
+            nothing.append(compute_error(new, zeros, sigma, width) / before)
+            worst = compute_worst_error(new, sigma, width)
+            along.append(worst / compute_worst_error(old, sigma, width))
+    return [tell_geometric_mean(nothing), tell_geometric_mean(along)]
 
 
 def tell_geometric_mean(ratios: list[float]) -> str:
