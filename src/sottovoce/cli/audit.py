@@ -16,8 +16,7 @@ import typer
 
 from sottovoce.audit import audit_from_table
 from sottovoce.cli import options
-from sottovoce.cli.console import echo, exit_on_error, get_console, list_inputs
-from sottovoce.cli.options import AnswerOptions
+from sottovoce.cli.console import AnswerOptions, echo, exit_on_error, get_console, list_inputs
 
 if TYPE_CHECKING:
     from sottovoce.data.source import DataSource

@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the command line speaks: what is said where, and how an error ends.
+"""How the command line speaks: what is said and written where, and how an error ends.
 
 Answers go to standard output and everything meant for a person to standard error, so that a release
 can be piped. A refusal is three sentences in red and exit code 2; Ctrl-C is one sentence and 130;
 anything unexpected is one sentence and 1, never a traceback, because a traceback would quote data.
+Progress tells the number of rows, which is public, once the work has taken two seconds. Tables and
+bars of plans and answers are public too.
 
-Rows done so far, shown at a terminal once the work has taken two seconds; their number is public.
-
-Plans and comparisons as tables, bars and JSON. Everything shown here is public.
-
-Files that are whole or not there: a name is only ever given to finished content, and never taken
-from another file.
-
-A file that exists is refused before anything is read or charged, unless --force replaces it. If one
-appears under that name while the answer is made, the answer goes beside it, under a name with a
-number. What is not said to be public is for its owner alone from its first byte on
-(sottovoce.private_files).
+Files are whole or not there: a name is only ever given to finished content. A file that exists is
+refused before anything is read or charged, unless --force replaces it. If one appears under that
+name while the answer is made, the answer goes beside it, under a name with a number. What is not
+said to be public is for its owner alone from its first byte on (sottovoce.private_files).
 """
 
 from __future__ import annotations
@@ -54,6 +49,37 @@ if TYPE_CHECKING:
 REFUSED_EXIT = 2
 #: Columns of a table that goes to a file or a pipe, which have no width of their own.
 FILE_WIDTH = 120
+
+
+#: The format that a file's ending says, where none is named.
+FORMATS_BY_ENDING = {".csv": "csv", ".md": "md", ".html": "html", ".htm": "html"}
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """What a command is told besides its table: under which key, and where the answer goes."""
+
+    key: str | None = None
+    out: Path | None = None
+    force: bool = False  # whether a file that is there already may be replaced
+    inputs: tuple[str | Path, ...] = ()  # the files that are read: none is written over
+    kind: str | None = None  # the format; None: what the ending of the file says, else JSON
+
+    @property
+    def format(self) -> str:
+        """The format in which the answer is written."""
+        if self.kind is not None:
+            return self.kind
+        if self.out is None:
+            return "json"
+        return FORMATS_BY_ENDING.get(self.out.suffix.lower(), "json")
+
+    @property
+    def beside(self) -> Path | None:
+        """Where the release itself goes if the answer is written in another format to a file."""
+        if self.out is None or self.format == "json":
+            return None
+        return self.out.with_suffix(".json")
 
 
 def _show_version(wanted: bool) -> None:
@@ -419,6 +445,10 @@ def show_tables(release: Release) -> None:
 
 
 def _show_table(release: Release, *, always: bool = False) -> None:
+    from sottovoce.wording import is_table
+
+    if not always and not is_table(release):
+        return
     from sottovoce.report.answers import list_answers, list_relative_lengths, tabulate_answers
 
     answers = list_answers(release)

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others on the machine could read of a running command, and how it is closed to them.
+"""What a command is told: options of questions, and the ledger that they name.
 
-A core file holds the whole memory of a process: the key of the books, and rows. None is written,
-and on Linux no other process of this user, a debugger included, can look into the memory either. A
-command line is open to everybody while the command runs: a password in it is refused. What is
-written to swap is not covered: Python and the libraries under it copy what they work on, so memory
-cannot be pinned piece by piece. Encrypt the swap, or have none.
+`plan` and `release` take the same options. Where a ledger is asked for and none is there, none is
+made: a slip of the pen must not open a new one, in which everybody's budget would be whole again.
+An address is never repeated, because it may hold a password; one in the command line, which
+everybody on the machine can read while the command runs, is refused.
 
-The words of a question: the options of `plan` and `release`, which are the same, and where they
-are booked.
-
-Books as the command line meets them: opened and never made by mistake, granted from a table,
-written out for others.
-
-Where books are asked for and none are there, they are not made: a slip of the pen must not open new
-ones, in which everybody's budget would be whole again. An address is never repeated, because it may
-hold a password.
+Nor can others read the memory of a running command: no core file is written, and on Linux no other
+process of this user, a debugger included, can look into it. What is written to swap is not
+covered: Python and the libraries under it copy what they work on, so memory cannot be pinned piece
+by piece. Encrypt the swap, or have none.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.cli.console import echo
+from sottovoce.cli.console import AnswerOptions, echo
 from sottovoce.errors import (
     InconsistentBudget,
     InvalidData,
@@ -275,37 +269,6 @@ def add_text_options(command: Callable[..., None]) -> Callable[..., None]:
     signature = own.replace(parameters=[*others, *options.values()])
     reading.__signature__ = signature  # type: ignore[attr-defined]  # typer reads it
     return reading
-
-
-#: The format that a file's ending says, where none is named.
-FORMATS_BY_ENDING = {".csv": "csv", ".md": "md", ".html": "html", ".htm": "html"}
-
-
-@dataclass(frozen=True)
-class AnswerOptions:
-    """What a command is told besides its table: under which key, and where the answer goes."""
-
-    key: str | None = None
-    out: Path | None = None
-    force: bool = False  # whether a file that is there already may be replaced
-    inputs: tuple[str | Path, ...] = ()  # the files that are read: none is written over
-    kind: str | None = None  # the format; None: what the ending of the file says, else JSON
-
-    @property
-    def format(self) -> str:
-        """The format in which the answer is written."""
-        if self.kind is not None:
-            return self.kind
-        if self.out is None:
-            return "json"
-        return FORMATS_BY_ENDING.get(self.out.suffix.lower(), "json")
-
-    @property
-    def beside(self) -> Path | None:
-        """Where the release itself goes if the answer is written in another format to a file."""
-        if self.out is None or self.format == "json":
-            return None
-        return self.out.with_suffix(".json")
 
 
 @dataclass(frozen=True)

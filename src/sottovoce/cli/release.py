@@ -4,15 +4,11 @@
 Both take the same options, because both are made from the same entry. Which of the two runs is
 kept in the context when its name is read.
 
-Plans and releases at a terminal: made, shown, written, and owned up to where they are cut short.
-
 Bad parameters are refused before the table is opened, and a place that cannot be written to before
-anybody is charged.
+anybody is charged. A release that is cut short says what was charged by then.
 
-Rows that need no protection, read from a table of their own into memory.
-
-They are looked at before the private table is opened, and refused in the same words as that one
-would be, with a word in front that says which of the two tables is meant.
+Public rows are read from a table of their own into memory before the private one is opened, and
+refused in the same words, with a word in front that says which of the two tables is meant.
 """
 
 from __future__ import annotations
@@ -23,13 +19,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 from typer.core import TyperGroup
 
 from sottovoce.cli import options as options_module
 from sottovoce.cli.console import (
+    AnswerOptions,
     echo,
     exit_on_error,
     get_console,
@@ -37,13 +34,13 @@ from sottovoce.cli.console import (
     show_tables,
     write_stdout,
 )
-from sottovoce.cli.options import AnswerOptions, LedgerOptions
+from sottovoce.cli.options import LedgerOptions
 from sottovoce.cli.report import COMMANDS as REPORTS
 from sottovoce.cli.report import make_report_command
 from sottovoce.estimators import Parameter, Question, list_questions
 from sottovoce.estimators.baseline_options import (
-    list_baseline_parameters,
-    picks_rows,
+    BOOKED_PARAMETERS,
+    PARAMETERS,
     plan_baseline,
     release_baseline,
     wrap,
@@ -52,6 +49,7 @@ from sottovoce.estimators.baseline_options import (
 if TYPE_CHECKING:
     from sottovoce.data.source import DataSource
     from sottovoce.estimator import Estimator
+    from sottovoce.estimators.baselines import Baseline
     from sottovoce.release import Release
     from sottovoce.session import Session
 
@@ -115,7 +113,9 @@ def make_command(question: Question) -> Callable[..., None]:
     """
     common = inspect.signature(read_common_options, eval_str=True).parameters
     reading = _list_reading_options(question)
-    baselines = list_baseline_parameters(question)
+    baselines: tuple[Parameter, ...] = PARAMETERS
+    if question.reads == "table":  # rows of several columns are not picked
+        baselines = BOOKED_PARAMETERS
 
     def command(context: typer.Context, **given: Any) -> None:
         said, answer, booking = read_common_options(**{name: given.pop(name) for name in common})
@@ -126,7 +126,9 @@ def make_command(question: Question) -> Callable[..., None]:
         public = [given.pop(one.name) for one in question.parameters if one.kind == "table"]
         around = {one.name: given.pop(one.name) for one in baselines}
         said, asked = prepare_question(question, said, given, *public)
-        asked = wrap_question(question, asked, around, booking)
+        if any(value is not None for value in around.values()):
+            _refuse_other_choices(baselines, around)
+            asked = wrap_question(question, asked, around, booking)
         run(said, asked, replace(answer, inputs=list_inputs(said, *public)))
 
     table, *others = common.values()
@@ -245,7 +247,6 @@ def wrap_question(
     """
     from sottovoce.errors import InvalidParameter
 
-    _refuse_other_choices(list_baseline_parameters(question), around)
     wrapped = wrap(question, asked, around)
     if picks_rows(wrapped) and booking is not None:
         raise InvalidParameter(
@@ -254,6 +255,11 @@ def wrap_question(
             "Leave --ledger out, or choose the baseline uniform or threshold.",
         )
     return wrapped
+
+
+def picks_rows(asked: object) -> TypeGuard[Baseline]:
+    """Whether this is a baseline that picks rows, as ``wrap`` makes it, and no question."""
+    return not hasattr(asked, "plan_for")
 
 
 def _refuse_other_choices(parameters: Iterable[Parameter], given: dict[str, Any]) -> None:
@@ -323,7 +329,8 @@ def read_common_options(
 
     if unknown is not None:
         unknown = options_module.parse_choice("--unknown", unknown, options_module.UNKNOWN_POLICIES)
-    options_module.refuse_stray_unknown(unknown, budgets, spend_left, ledger)
+    if unknown is not None or spend_left:
+        options_module.refuse_stray_unknown(unknown, budgets, spend_left, ledger)
     said = DataSource(
         table,
         unknown=unknown,
@@ -446,22 +453,30 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     """
     from sottovoce.cli.console import write_file
     from sottovoce.errors import InvalidParameter
-    from sottovoce.report.answers import write_release
 
     if answer.out is None:
-        write_stdout(write_release(made, answer.format))
+        write_stdout(_format_release(answer, made))
         return None
     try:
         if answer.beside is not None:  # first what cannot be had again for nothing
             write_file(answer.beside, made.to_json(), force=answer.force, public=True)
-        text = write_release(made, answer.format)
-        return write_file(answer.out, text, force=answer.force, public=True)
+        return write_file(
+            answer.out, _format_release(answer, made), force=answer.force, public=True
+        )
     except InvalidParameter as error:
         refused = error
     write_stdout(made.to_json())
     raise InvalidParameter(
         refused.found, "The release was made, and is on standard output.", "Keep it from there."
     )
+
+
+def _format_release(answer: AnswerOptions, made: Release) -> str:
+    if answer.format == "json":
+        return made.to_json()
+    from sottovoce.report.answers import write_release
+
+    return write_release(made, answer.format)
 
 
 def describe_booking(

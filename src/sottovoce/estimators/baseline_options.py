@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators import Parameter, Question
@@ -41,7 +41,8 @@ BASELINES = {
     "limited": OfferedBaseline("Limited", ("rows",)),
 }
 NONE = "none"
-#: What can be set where every release is booked, and of tables of several columns.
+#: What can be set where every release is booked, and about tables of several columns, whose rows
+#: are not picked.
 BOOKED_PARAMETERS = (
     Parameter(
         "baseline",
@@ -90,19 +91,6 @@ PARAMETERS = (
         least=1,
     ),
 )
-
-
-def list_baseline_parameters(question: Question) -> tuple[Parameter, ...]:
-    """Return what can be set about a baseline around this question.
-
-    Parameters
-    ----------
-    question :
-        the entry of the registry.
-    """
-    if question.reads == "table":  # rows of several columns are not picked
-        return BOOKED_PARAMETERS
-    return PARAMETERS
 
 
 def list_page_parameters(question: Question) -> tuple[Parameter, ...]:
@@ -200,11 +188,6 @@ def write_baseline(given: Mapping[str, Any], inside: str) -> str:
         return inside
     stated = [f", {word}={given[word]!r}" for word in BASELINES[name].parameters if word in given]
     return f"sv.{BASELINES[name].kind}({inside}{''.join(stated)})"
-
-
-def picks_rows(asked: object) -> TypeGuard[Baseline]:
-    """Whether this is a baseline that picks rows, as ``wrap`` makes it, and no question."""
-    return not hasattr(asked, "plan_for")
 
 
 def _refuse_unsuited(question: Question, estimator: Any, name: str) -> None:

@@ -226,11 +226,13 @@ class Mean(LoadableEstimator, ColumnEstimator):
         A schema has its ranges checked already; which of its columns is asked about is said later.
         """
         check_interval_share(self.interval_share)
-        check_scale(self.scale, self.reads_cells)
+        if self.scale is not None:
+            check_scale(self.scale, self.reads_cells)
         if self.reads_cells:
             validate_sums(self)
             return
-        refuse_shares(self.shares)
+        if self.shares is not None:
+            refuse_shares(self.shares)
         if not isinstance(self.bounds, Schema):
             label = make_column_label(self)
             self._get_association(self._get_spread(label.low, label.high), label.high - label.low)

@@ -358,7 +358,9 @@ class Ridge(IntervalsByFunction, LoadableEstimator, LinearRegressor):
                     one, budgets, recoding, (label.low, label.high)
                 )
             )
-        plan = ridge_descent.choose_plan(plans)
+        plan = plans[0]
+        if len(plans) > 1:
+            plan = ridge_descent.choose_plan(plans)
         if self.fit_intercept:
             return plan
         expected: Any = plan.error
@@ -418,7 +420,8 @@ class Ridge(IntervalsByFunction, LoadableEstimator, LinearRegressor):
         check_flag(self.rho, "rho")
         check_flag(self.fit_intercept, "fit_intercept")
         check_interval_share(self.interval_share)
-        ridge_adassp.check_delta(self.delta)
+        if self.delta is not None:
+            ridge_adassp.check_delta(self.delta)
         if self.method == AUTO and self.rho and self.delta is not None:
             raise InvalidParameter(
                 "Budgets are said to be both ρ of zCDP and ε at a δ.",

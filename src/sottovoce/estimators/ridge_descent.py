@@ -147,8 +147,6 @@ def choose_plan(plans: list[Plan]) -> Plan:
     no shorter to the adaptive sums, which are left out; and their plans are too hopeful already
     where they expect to miss a little.
     """
-    if len(plans) == 1:
-        return plans[0]
     by_method = {plan.parameters["method"]: plan for plan in plans}
     descent = by_method.pop("descent", None)
     scarce = SCARCE_ERROR

@@ -102,14 +102,6 @@ def group_alike(epsilon: Floats, rows: Array, bits: int) -> tuple[tuple[Floats, 
     return few, where
 
 
-def add_weights(kinds: BudgetGroups, person: Floats) -> tuple[float, float]:
-    """Returns Σv and Σv² over rows, for people of these weights that are spread over their rows."""
-    return (
-        float((person * kinds.people).sum()),
-        float((person**2 / kinds.rows * kinds.people).sum()),
-    )
-
-
 def round_down(epsilon: Floats, bits: int) -> Floats:
     """Returns the largest numbers of so many bits that are not above these."""
     mantissa, exponent = np.frexp(epsilon)

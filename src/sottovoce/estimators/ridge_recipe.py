@@ -39,7 +39,7 @@ from sottovoce.estimators.ridge_errors import (
     choose_parameters,
     split_error,
 )
-from sottovoce.estimators.ridge_gaussian import REGULARITIES, GaussianWeights, add_weights
+from sottovoce.estimators.ridge_gaussian import REGULARITIES, GaussianWeights
 
 #: From this much budget in all the scale of the labels is bought; below, slopes are fitted at a
 #: guess of it, or not at all.
@@ -156,7 +156,9 @@ class BudgetTotals:
     def of(cls, kinds: BudgetGroups, weights: GaussianWeights | None = None) -> BudgetTotals:
         """Adds everybody up; squares count rows (a person's weight is spread over theirs)."""
         epsilon = units.to_epsilon(kinds.epsilon)
-        return cls(*add_weights(kinds, epsilon), weights)
+        total = float((epsilon * kinds.people).sum())
+        squares = float((epsilon**2 / kinds.rows * kinds.people).sum())
+        return cls(total, squares, weights)
 
     @property
     def gaussian(self) -> bool:
