@@ -47,6 +47,7 @@ LONG_FILES = {
     "estimators/posterior.py": "one question twice: both kinds of posterior sample",
     "estimators/posterior_mechanism.py": "one proof: both accountants of one sampler",
     "estimators/ridge_objective.py": "one method: its stages, its plan and its answer",
+    "estimators/ridge_recipe.py": "one choice: stages, shares and constants, from public numbers",
     "ledgers/sql_ledger.py": "one ledger on two databases",
     "ledgers/witness.py": "the four kinds of witness, and asking all of them",
     "papers/ridge_tables.py": "the tables of one paper",
