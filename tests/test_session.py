@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import LinearRegression
 
@@ -13,6 +15,7 @@ from seams import silent
 from sottovoce import errors
 from sottovoce.ledger import Amounts
 from sottovoce.ledgers import open_ledger
+from sottovoce.schema import Column
 
 VALUES = [1.0, 2.0, 3.0, 4.0, 5.0]
 OWNERS = ["a", "a", "b", "c", "c"]
@@ -89,6 +92,36 @@ def test_without_epsilon_everybody_gives_all_they_have_left():
     assert all(s.balance(p) <= left for p, left in zip("abc", (1.0, 0.3, 0.5), strict=True))
     assert min(s.balance(p) for p in "abc") == pytest.approx(0, abs=1e-6)
     s.verify()
+
+
+def test_what_is_left_in_pure_epsilon_pays_for_no_other_promise(tmp_path):
+    """Of an ε at δ the plan chooses the method, and with it what is charged: it may be pure where
+    everybody has much, and not for what they have.
+    """
+    n = 1000
+    ridge = sv.Ridge(bounds=sv.Bounds(features=(-1, 1), label=(-1, 1)), delta=1e-6)
+    by_epsilon = [ridge.plan(epsilon=e, rows=n, n_features=10).guarantee for e in (100.0, 10.0)]
+    assert [found.currency for found in by_epsilon] == ["pure epsilon", "zCDP rho"]
+    people = [f"p{i}" for i in range(n)]
+    s = sv.Session()
+    s.grant(dict.fromkeys(people, 10.0))
+    s.grant(dict.fromkeys(people, 50.0), currency="zCDP rho")
+    rows = np.random.default_rng(0).uniform(-1, 1, (n, 10))
+    with pytest.raises(errors.InvalidParameter, match="not charged in pure ε"):
+        s.release(ridge, rows, rows[:, 0], groups=people, key="all")
+    table = pa.table({"who": people, "y": rows[:, 0], **{f"x{j}": rows[:, j] for j in range(10)}})
+    pq.write_table(table, tmp_path / "t.parquet")
+    described = {f"x{j}": Column("number", -1, 1) for j in range(10)}
+    described["y"] = Column("number", -1, 1)
+    schema = sv.Schema(described, label="y", person="who")
+    named = sv.Ridge(bounds=schema, delta=1e-6)
+    with pytest.raises(errors.InvalidParameter, match="not charged in pure ε"):
+        s.release(named, tmp_path / "t.parquet", key="all")
+    budgets = sv.Budgets.of(dict.fromkeys(people, 1.0), groups=people)
+    with pytest.raises(errors.InvalidParameter, match="not charged in pure ε"):
+        s.plan_rows(named, budgets, spend_left="refuse")
+    assert s.ledger.find("all") is None
+    assert (s.balance("p0"), s.balance("p0", "zCDP rho, replace")) == (10.0, 50.0)
 
 
 def test_nobody_left_to_pay_is_an_error_and_charges_nobody():

@@ -40,6 +40,7 @@ from sottovoce.estimator import (
     plan_budgets,
     plan_dataset,
 )
+from sottovoce.guarantee import Guarantee
 from sottovoce.ledger import Amounts, Ledger, Reservation, list_charges, to_amount
 from sottovoce.ledgers.keyfile import make_release_message
 from sottovoce.plan import Plan, refuse_changed_plan
@@ -188,6 +189,7 @@ class LedgerPayer:
     arrange: ArrangeRows
     agreed: str | None = None
     on_commit: Callable[[], None] | None = None
+    spends_left: bool = False  # asked is what each has left in pure ε, and nothing else may be paid
 
     def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
         """Returns the plan for everybody who can pay, and the rows of these; refuses another plan
@@ -203,7 +205,9 @@ class LedgerPayer:
                 arranged = self.arrange(granted)
             return plan_dataset(estimator, arranged)
 
-        plan = plan_affordable(self.ledger, self.short, self.people, self.asked, make_plan)
+        plan = plan_affordable(
+            self.ledger, self.short, self.people, self.asked, make_plan, self.spends_left
+        )
         if self.agreed is not None:
             refuse_changed_plan(replace(plan, subject=arranged.subject), self.agreed)
         return plan, arranged
@@ -240,13 +244,17 @@ def plan_affordable(
     people: Sequence[Any],
     asked: units.Units,
     make_plan: Callable[[units.Units], Plan],
+    spends_left: bool = False,
 ) -> Plan:
     """Plans, leaves out who cannot pay, and plans again until everybody can; who remains may
-    have to pay more.
+    have to pay more. Where ``spends_left``, what is asked was left in pure ε, and a plan that
+    charges anything else is refused: which account a question charges may depend on who is left.
     """
     granted = np.array(asked)
     while True:
         plan = make_plan(granted)
+        if spends_left:
+            _refuse_other_currency(plan.guarantee)
         lacking = np.zeros(len(people), dtype=bool)
         most = []
         for amounts in _list_amounts(plan, people):
@@ -376,7 +384,7 @@ def plan_rows(
 
     if spend_left is not None:
         asked = get_remaining(ledger, names, make_plan, spend_left == "leave-out")
-    return plan_affordable(ledger, short, names, asked, make_plan)
+    return plan_affordable(ledger, short, names, asked, make_plan, spend_left is not None)
 
 
 def release_rows(
@@ -420,6 +428,7 @@ def release_rows(
         owner = replace(dataset.owner, codes=lowered.codes)
         return replace(dataset, owner=owner, budgets=lowered)
 
+    spends_left = asked is None
     if asked is None:
         asked = get_remaining(
             ledger,
@@ -428,7 +437,17 @@ def release_rows(
             spend_left == "leave-out",
         )
     return reserve_and_release(
-        ledger, short, question, key, request, names, asked, arranged, agreed, on_commit
+        ledger,
+        short,
+        question,
+        key,
+        request,
+        names,
+        asked,
+        arranged,
+        agreed,
+        on_commit,
+        spends_left,
     )
 
 
@@ -442,13 +461,7 @@ def get_remaining(
     anybody's ε tells; nothing, if ``leave_out``, for who has no such account.
     """
     guarantee = make_plan(np.full(len(people), AMPLE_UNITS)).guarantee
-    if guarantee.currency != "pure epsilon":
-        raise InvalidParameter(
-            "What people have left is not in ε, or is an ε at δ.",
-            "This question is not charged in pure ε.",
-            "Say what the release may cost each, as an ε for everybody or for each person.",
-            parameter="epsilon",
-        )
+    _refuse_other_currency(guarantee)
     account = f"pure epsilon, {guarantee.neighbours}"
     if leave_out:
         left = np.maximum(_look_up_balances(ledger, people, account), 0)
@@ -462,6 +475,17 @@ def get_remaining(
             parameter="epsilon",
         )
     return left
+
+
+def _refuse_other_currency(guarantee: Guarantee) -> None:
+    """Refuses to spend what is left in pure ε on another promise."""
+    if guarantee.currency != "pure epsilon":
+        raise InvalidParameter(
+            "What people have left is not in ε, or is an ε at δ.",
+            "This question is not charged in pure ε.",
+            "Say what the release may cost each, as an ε for everybody or for each person.",
+            parameter="epsilon",
+        )
 
 
 def _look_up_balances(ledger: Ledger, people: Sequence[Any], account: str) -> units.Units:
@@ -489,7 +513,10 @@ def reserve_and_release(
     arranged: ArrangeRows,
     agreed: str | None = None,
     on_commit: Callable[[], None] | None = None,
+    spends_left: bool = False,
 ) -> Release:
     """Makes a release that these people pay for, in the order of steps that all follow."""
-    payer = LedgerPayer(ledger, short, key, request, people, asked, arranged, agreed, on_commit)
+    payer = LedgerPayer(
+        ledger, short, key, request, people, asked, arranged, agreed, on_commit, spends_left
+    )
     return make_release(question, arranged(asked), payer=payer)[1]

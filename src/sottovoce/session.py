@@ -439,6 +439,7 @@ class Session:
             dataset = read_source(question, replace(source, epsilon=budgets, owners=None))
             return replace(dataset, subject=set_table_name(dataset.subject, name))
 
+        spends_left = asked is None
         if asked is None:
             asked = get_remaining(
                 self.ledger,
@@ -447,7 +448,17 @@ class Session:
                 unknown == LEAVE_OUT,
             )
         return booking.reserve_and_release(
-            self.ledger, self.short, question, key, request, names, asked, arranged
+            self.ledger,
+            self.short,
+            question,
+            key,
+            request,
+            names,
+            asked,
+            arranged,
+            None,
+            None,
+            spends_left,
         )
 
     def release_rows(
