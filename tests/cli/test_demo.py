@@ -51,8 +51,9 @@ def shown(tmp_path_factory):
     from sottovoce.cli.main import app
 
     out = tmp_path_factory.mktemp("demo") / "my patients"
-    # Always the same noise, of the right law: once in some ten thousand demonstrations one of two
-    # fits is so far off that its error is larger than what it is compared with.
+    # Always the same noise, of the right law: at four times the noise one fit in fifteen is so far
+    # off that its error would be larger than what it is compared with, so that perhaps one in
+    # 50,000 is as it is.
     with pytest.MonkeyPatch.context() as patch, seeded(1):
         patch.setattr(demo_comparison, "REPEATS", 2)
         patch.setattr(demo_comparison, "ALPHAS", (1.0, 10.0))
