@@ -39,7 +39,7 @@ from sottovoce.web import actions
 from sottovoce.web.app import make_full_app
 from sottovoce.web.workspace import Workspace
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 SOURCE = Path(sv.__file__).parent
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 import sottovoce as sv
 
 COMMAND = "from sottovoce.cli.start import main; main()"
-PATIENCE = 120.0
+PATIENCE = 300.0
 #: What a browser says of a form that is a file.
 FILE = {
     "Origin": "null",
@@ -43,13 +44,12 @@ class Running:
 
     def until(self, words: str, times: int = 1) -> str:
         """Waits until a line with these words was printed so often; returns it."""
-        done = threading.Event()
-        threading.Timer(PATIENCE, done.set).start()
-        while not done.is_set():
+        late = time.monotonic() + PATIENCE
+        while time.monotonic() < late:
             found = [line for line in list(self.said) if words in line]
             if len(found) >= times:
                 return found[times - 1]
-            done.wait(0.01)
+            time.sleep(0.01)
         raise AssertionError(f"{words!r} was not said: {self.said}")
 
     def ask(self, path: str, method: str = "GET", body: bytes | str | None = None, **headers: str):

@@ -70,16 +70,18 @@ def test_who_waits_for_another_writer_is_told_so(on_server, monkeypatch):
 
 def test_a_statement_that_takes_too_long_is_told_so(on_server, monkeypatch):
     on_server.granted()
-    monkeypatch.setitem(postgres.SETTINGS, "statement_timeout", "1s")
+    # Long enough that no other statement takes so long, however busy the machine is.
+    monkeypatch.setitem(postgres.SETTINGS, "statement_timeout", "3s")
     books = on_server.open()
     with pytest.raises(errors.LedgerUnavailable, match="gave up waiting"):
-        books._store.read(lambda transaction: transaction.run("SELECT pg_sleep(20)"))
+        books._store.read(lambda transaction: transaction.run("SELECT pg_sleep(600)"))
     assert left(books, "cleo") > 0
 
 
 def test_who_holds_a_transaction_open_lets_others_in(on_server, monkeypatch):
     on_server.granted()
-    monkeypatch.setitem(postgres.SETTINGS, "idle_in_transaction_session_timeout", "1s")
+    # Long enough that this process is not kept waiting so long between two statements.
+    monkeypatch.setitem(postgres.SETTINGS, "idle_in_transaction_session_timeout", "3s")
     sleeper = on_server.open()
     monkeypatch.undo()
     slept: list[str] = []

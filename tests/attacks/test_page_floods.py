@@ -28,7 +28,7 @@ import pytest
 import sottovoce as sv
 from sottovoce.web import access_codes
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 #: Half-sent requests that used to stop the page, and as many files as the page may open.
 HALF_SENT = 1100
 FILES = 1024

@@ -26,7 +26,7 @@ from sottovoce.data.engine import get_engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 #: How long an answer that will come may take on a busy machine, in seconds.
-PATIENCE = 120
+PATIENCE = 300
 dask_group = pytest.mark.xdist_group("dask")
 spark_group = pytest.mark.xdist_group("spark")
 

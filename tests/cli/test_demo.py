@@ -14,6 +14,7 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
+from seams import seeded
 from sottovoce.cli import demo as demo_module
 from sottovoce.cli import demo_comparison
 from sottovoce.cli.demo_comparison import (
@@ -50,7 +51,10 @@ def shown(tmp_path_factory):
     from sottovoce.cli.main import app
 
     out = tmp_path_factory.mktemp("demo") / "my patients"
-    with pytest.MonkeyPatch.context() as patch:
+    # Always the same noise, of the right law: at four times the noise one fit in fifteen is so far
+    # off that its error would be larger than what it is compared with, so that perhaps one in
+    # 50,000 is as it is.
+    with pytest.MonkeyPatch.context() as patch, seeded(1):
         patch.setattr(demo_comparison, "REPEATS", 2)
         patch.setattr(demo_comparison, "ALPHAS", (1.0, 10.0))
         patch.setattr(demo_comparison, "THRESHOLDS", ("mean",))
@@ -112,7 +116,7 @@ def test_the_commands_it_prints_work(shown, run):
 def test_the_clinic_shows_what_personal_budgets_are_worth(shown):
     real, simulated = errors(shown[1])
     own, strictest, _, _, published, mean, nothing, plain = simulated
-    # Ours would have to miss by six times its noise; the others' errors are bias and hardly move.
+    # Ours is above least squares by a fiftieth or so; the others' errors are bias and hardly move.
     assert own < 1.3 * plain
     assert own < 0.8 * min(strictest, published, mean, nothing)
     assert real[-1] < 0.8 * real[-2], "least squares explains something of the real patients"

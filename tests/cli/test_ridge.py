@@ -13,6 +13,7 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
+from seams import seeded
 from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.data.source import DataSource
 from sottovoce.release import Release
@@ -41,7 +42,10 @@ def test_a_delta_is_an_option_and_part_of_the_promise(run, clinic):
 
 @pytest.mark.parametrize("table", ["visits.csv", "visits.parquet"])
 def test_a_schema_alone_makes_a_model_in_the_users_units(run, clinic, table):
-    made = run(*ridge(clinic, table=table), "--label-scale", 2500, "--out", clinic / "m.json")
+    # Always the same noise: at four times the noise one fit in ten is far off, so that perhaps one
+    # in ten thousand is as it is.
+    with seeded(1):
+        made = run(*ridge(clinic, table=table), "--label-scale", 2500, "--out", clinic / "m.json")
     assert made.exit_code == 0
     release = Release.load(clinic / "m.json")
     assert list(release.value["coefficients"]) == ["age", "smoker=no", "smoker=yes", "visits"]

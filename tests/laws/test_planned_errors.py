@@ -30,9 +30,15 @@ CLASSICAL = {"mean": np.mean, "sum": np.sum, "variance": np.var}
 TABLES = {"column": 24, "table": 24, "regression": 4, "classes": 4}
 RELEASES = 5
 #: Tables and releases of those with smaller margins. With 24 and 5 a correlation of heavy tails
-#: was three deviations of its logarithm from an alarm, and a variance of skewed values four; now
-#: five and six.
-MORE_DRAWS = {"variance": (24, 20), "covariance": (120, 2)}
+#: was three deviations of its logarithm from an alarm, a variance of skewed values four, and a
+#: quantile of them five; now five, six and eight. A descent has 0.45 of the error that is expected
+#: of it, and a third is an alarm: three deviations with 4 and 5, and six now.
+MORE_DRAWS = {
+    "variance": (24, 20),
+    "covariance": (120, 2),
+    "quantile": (24, 12),
+    "erm": (10, 8),
+}
 TIERS = np.repeat([0.1, 0.5, 2.0], [680, 860, 460])
 #: The largest share of answers that are too uncertain to say.
 MOST_UNSAID = 0.5
@@ -160,6 +166,11 @@ def test_the_error_is_what_was_planned(question, population):
     # A correlation of what has no variance but noise is not said.
     assert np.mean(np.isnan(squares)) <= MOST_UNSAID
     measured = float(np.sqrt(np.nanmean(squares)))
+    usual = measured
+    if question.reads in ("regression", "classes"):
+        # Some six of a million models are thirteen times as far off as is expected, and one of them
+        # would decide about all: the farthest is left out where errors may be too large.
+        usual = float(np.sqrt(np.mean(np.sort(squares)[:-1])))
     most = expected.total
     if population.name == "along with budgets":
         most += expected.bias
@@ -168,4 +179,5 @@ def test_the_error_is_what_was_planned(question, population):
     if expected.shrinkage > expected.noise:
         # How much there is to hold back only the table knows: where there is little, little is.
         least = math.hypot(expected.noise, expected.sampling)
-    assert least / factor <= measured <= most * factor
+    assert least / factor <= measured
+    assert usual <= most * factor

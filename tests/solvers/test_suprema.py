@@ -25,8 +25,8 @@ SETTINGS = [
 every_setting = pytest.mark.parametrize(("n", "d", "ridge", "gamma", "norm", "label"), SETTINGS)
 
 
-def fitted(n, d, ridge, norm, label):
-    rng = np.random.default_rng()
+def fitted(n, d, ridge, norm, label, seed=None):
+    rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     X *= norm / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9)
     y = np.clip(X @ rng.normal(size=d) + 0.2 * rng.normal(size=n), -label, label)
@@ -92,7 +92,8 @@ def test_a_fine_grid_on_the_circle_agrees():
 
 
 def test_local_search_from_many_starts_agrees_in_ten_dimensions():
-    fit, rng = fitted(100, 10, 1.0, 1.0, 1.0)
+    # Always the same table and the same starts: how often a search ends in a hollow is not known.
+    fit, rng = fitted(100, 10, 1.0, 1.0, 1.0, seed=1)
     found = leverages.find_displacement_supremum(fit.hessian, fit.theta, np.eye(10))
 
     def negative(direction):
@@ -128,8 +129,11 @@ def test_what_cannot_be_certified_is_refused():
 
 
 def test_a_grid_that_is_too_coarse_is_below_the_supremum():
-    """Ten random records in ten dimensions are not a supremum: the check above can fail."""
-    fit, rng = fitted(100, 10, 1.0, 1.0, 1.0)
+    """Ten random records in ten dimensions are not a supremum: the check above can fail.
+
+    Always the same ten: one that comes near by luck would prove nothing.
+    """
+    fit, rng = fitted(100, 10, 1.0, 1.0, 1.0, seed=1)
     found = leverages.find_posterior_supremum(fit.hessian, fit.theta, 10.0, 1e-6)
     x = directions(fit, 1.0, rng, 10)
     records = fit.added(x, worst_labels(fit, x, 1.0))

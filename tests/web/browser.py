@@ -26,7 +26,7 @@ from sottovoce.web.workspace import Workspace
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 TOKEN = "a-token-for-the-tests"
 #: Seconds after which a page is taken to hang; the machine may be very busy.
-PATIENCE = 120.0
+PATIENCE = 300.0
 #: What a browser says about pages that refuse something in words.
 REFUSALS = ("status of 404", "status of 409", "status of 422")
 #: People, rows of each, and the tiers of the table that the tests bring.
