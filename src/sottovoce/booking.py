@@ -350,7 +350,7 @@ def key_reused_error(key: str) -> KeyReused:
     return KeyReused(
         f"The key {key!r} stands for another release already.",
         "One key, one release, for ever.",
-        "Choose a new key.",
+        "Choose a new key. Nobody was charged.",
         parameter="key",
     )
 

@@ -444,7 +444,7 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     """Writes the release, or hands it over; one that is paid for is handed over also where it
     cannot be written.
     """
-    from sottovoce.cli.console import write_file
+    from sottovoce.cli.console import RELEASE_IS_MADE, write_file
     from sottovoce.errors import InvalidParameter
     from sottovoce.report.answers import write_release
 
@@ -459,9 +459,7 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     except InvalidParameter as error:
         refused = error
     write_stdout(made.to_json())
-    raise InvalidParameter(
-        refused.found, "The release was made, and is on standard output.", "Keep it from there."
-    )
+    raise InvalidParameter(refused.found, RELEASE_IS_MADE, "Keep it from there.")
 
 
 def describe_booking(
