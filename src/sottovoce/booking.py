@@ -265,7 +265,7 @@ def plan_affordable(
             raise BudgetExceeded(
                 "Somebody has not enough left for this.",
                 "It was asked to refuse rather than to leave people out.",
-                "Ask for less, or have people who are short left out.",
+                "Ask for less, or have people who are short left out. Nobody was charged.",
                 parameter="epsilon",
             )
         granted[lacking] = 0
