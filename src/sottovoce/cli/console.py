@@ -130,7 +130,7 @@ def exit_on_error() -> Callable[[Callable[..., None]], Callable[..., None]]:
                     code = _report_interruption()
                 else:
                     found = _find_options(error, options, defaults)
-                    code = _report_error(error, found, charges="epsilon" in options)
+                    code = _report_error(error, found, charges={"epsilon", "key"} <= set(options))
             raise typer.Exit(code)  # here, where no other error hangs on it that could quote data
 
         told.__doc__ = _join_lines(command.__doc__)
@@ -164,7 +164,7 @@ def _report_error(error: Exception, options: Sequence[str], *, charges: bool = F
         told = _format_error(error, options)
         # Input is refused before anybody is charged; other errors say themselves what was.
         if charges and isinstance(error, InvalidInput) and error.required != RELEASE_IS_MADE:
-            told += "\nNobody was charged."
+            told = f"{told.rstrip()}\nNobody was charged."
         echo(told, stderr=True, style="red")
         return REFUSED_EXIT
     # Not even the kind of error is named: after rows have been read it may depend on them.
