@@ -61,7 +61,7 @@ def test_what_is_no_pair_for_each_name_is_refused(wrong):
         sv.Bounds(features=wrong)
 
 
-def test_a_release_sampled_in_a_plan_and_an_audit_take_named_bounds():
+def test_a_plan_and_a_sampled_fit_take_named_bounds():
     frame = pd.DataFrame(TABLE)
     assert sv.Ridge(NAMED).plan(epsilon=1.0, rows=500).expected_error > 0
     sampled = sv.Sampled(sv.Ridge(NAMED)).fit(frame[["bmi", "age"]], COST, epsilon=1e4)
