@@ -100,7 +100,11 @@ def to_matrix(table: Any, recoding: Any, expected: int | None = None) -> Floats:
     else:
         features = recoding.features
     factors = any(feature.levels for feature in features)
-    if factors or (_have_names(features) and list_feature_names(table) is not None):
+    names = list_feature_names(table)
+    named = names is not None and (
+        _have_names(features) or (bool(features) and {f.name for f in features} <= set(names))
+    )
+    if factors or named:
         raw = _read_by_name(table, features)
     else:
         raw = _read_by_position(table, expected)

@@ -273,7 +273,7 @@ def plan_affordable(
             raise BudgetExceeded(
                 "Somebody has not enough left for this.",
                 "It was asked to refuse rather than to leave people out.",
-                "Ask for less, or have people who are short left out.",
+                "Ask for less, or have people who are short left out. Nobody was charged.",
                 parameter="epsilon",
             )
         granted[lacking] = 0
@@ -358,7 +358,7 @@ def key_reused_error(key: str) -> KeyReused:
     return KeyReused(
         f"The key {key!r} stands for another release already.",
         "One key, one release, for ever.",
-        "Choose a new key.",
+        "Choose a new key. Nobody was charged.",
         parameter="key",
     )
 

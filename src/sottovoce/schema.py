@@ -18,8 +18,10 @@ charged.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from itertools import pairwise
@@ -53,13 +55,20 @@ MOST_INTERVAL_SHARE = 0.9
 class Bounds:
     """Limits of features (a box, a norm, or both) and of the label, from public knowledge.
 
+    Features have one pair for all, two arrays with a number for each, or a pair by the name of each
+    column: a table is then read by these names, and a plain array in their order.
+
     >>> Bounds(features=([0, 18], [1, 99]), label=(0, 70_000)).label
     (0.0, 70000.0)
+    >>> Bounds(features={"age": (18, 99), "bmi": (10, 60)}).names
+    ('age', 'bmi')
     """
 
-    features: tuple[ArrayLike, ArrayLike] | None = None
+    features: tuple[ArrayLike, ArrayLike] | Mapping[str, Interval] | None = None
     label: Interval | None = None
     norm: float | None = None
+    #: The columns that features were named by, None where they were not.
+    names: tuple[str, ...] | None = field(init=False, default=None)
 
     def __repr__(self) -> str:
         """What is declared, and nothing else."""
@@ -68,23 +77,51 @@ class Bounds:
             "label": self.label,
             "norm": self.norm,
         }
-        if self.features is not None:
-            declared["features"] = tuple(np.asarray(end).tolist() for end in self.features)
+        if self.names is not None:
+            declared["features"] = self.list_limits_by_name()
+        elif self.box is not None:
+            declared["features"] = tuple(np.asarray(end).tolist() for end in self.box)
         told = [f"{name}={value!r}" for name, value in declared.items() if value is not None]
         return f"Bounds({', '.join(told)})"
 
     def __post_init__(self) -> None:
         if self.label is not None:
             object.__setattr__(self, "label", to_interval(self.label))
-        if self.features is not None:
-            object.__setattr__(self, "features", _check_box(self.features))
-        if self.norm is not None and not is_between(self.norm, 0, math.inf):
+        if isinstance(self.features, Mapping):
+            object.__setattr__(self, "names", tuple(self.features))
+            object.__setattr__(self, "features", _split_by_name(self.features))
+        if self.box is not None:
+            object.__setattr__(self, "features", _check_box(self.box))
+        if self.norm is not None and (
+            isinstance(self.norm, bool | np.bool_) or not is_measurable(self.norm)
+        ):
             raise InvalidBounds(
-                "The norm bound is not positive and finite.",
-                "",
+                "The norm bound is not positive, or beyond what doubles can calculate with.",
+                f"It must lie between {1 / MEASURE:g} and {MEASURE:g}.",
                 "Pass a public bound on ‖x‖₂.",
                 parameter="norm",
             )
+
+    @property
+    def box(self) -> tuple[ArrayLike, ArrayLike] | None:
+        """The lows and the highs of the features, None where only a norm bounds them."""
+        if self.features is None:
+            return None
+        low, high = self.features
+        return low, high
+
+    def list_limits_by_name(self) -> dict[str, list[float]]:
+        """Return the limits of features that have names.
+
+        Returns
+        -------
+        dict[str, list[float]]
+            [low, high] by name; empty where features have no names.
+        """
+        if self.names is None or self.box is None:
+            return {}
+        low, high = (np.asarray(end, dtype=np.float64).tolist() for end in self.box)
+        return {name: [one, other] for name, one, other in zip(self.names, low, high, strict=True)}
 
 
 def is_between(value: object, low: float, high: float) -> bool:
@@ -174,6 +211,21 @@ def to_interval(bounds: BoundsLike | None) -> Interval:
     return low, high
 
 
+def _split_by_name(features: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Returns the lows and the highs of features that are declared by name."""
+    pairs: list[Any] = []
+    with suppress(Exception):  # what is no pair is refused below, without being quoted
+        pairs = [(low, high) for low, high in features.values()]
+    if not pairs or not all(isinstance(name, str) and name for name in features):
+        raise InvalidBounds(
+            "Bounds of features by name are not a pair of numbers for each column.",
+            "Each feature needs a lowest and a highest possible value.",
+            'Pass features={"age": (18, 99), ...}, one pair for each column.',
+            parameter="bounds",
+        )
+    return [low for low, _ in pairs], [high for _, high in pairs]
+
+
 def _check_box(
     features: tuple[ArrayLike, ArrayLike],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -196,7 +248,8 @@ def _check_box(
         raise InvalidBounds(
             "Bounds of features are missing, reversed, not finite or of different lengths.",
             "Each feature needs a lowest and a highest possible value.",
-            "Pass features=(low, high), two numbers or two arrays of equal length.",
+            'Pass features=(low, high), two numbers or two arrays of equal length, or {"name": '
+            "(low, high)} for each column.",
             parameter="bounds",
         )
     return low, high
@@ -227,6 +280,8 @@ def set_table_name(subject: Subject, name: object) -> Subject:
     return replace(subject, table=name)
 
 
+#: A day in text.
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 #: How long the cells of a table by date are.
 PERIODS = ("day", "week", "month", "quarter", "year")
 
@@ -561,8 +616,9 @@ class Schema:
         Parameters
         ----------
         columns : Mapping[str, Any]
-            By name: two numbers, the ends of a range; two days, the ends of a range of dates; a
-            list of levels; or a Column.
+            By name: two numbers, the ends of a range; two days, as dates or as text in a tuple
+            such as ("2024-01-01", "2024-12-31"), the ends of a range of dates; a list of levels;
+            or a Column.
         label, person, budget : str, optional
             The column that questions are about, that of people's names, and that of their ε.
         tiers : Mapping[str, float], optional
@@ -718,11 +774,18 @@ def _short_form_error() -> InvalidSchema:
     )
 
 
+def _is_day(told: object) -> bool:
+    """Whether text is a day as schemas write it, such as 2024-01-31."""
+    return isinstance(told, str) and DAY.fullmatch(told) is not None
+
+
 def _describe_shortly(told: Any) -> Column:
     if isinstance(told, Column):
         return told
     if not isinstance(told, list | tuple) or not told:
         raise _short_form_error()
+    if isinstance(told, tuple) and len(told) == 2 and all(map(_is_day, told)):
+        return Column("date", *told)
     if all(isinstance(one, str) for one in told):
         if len(set(told)) < len(told):
             raise _short_form_error()
@@ -989,8 +1052,10 @@ def encode_bounds(bounds: Any, columns: Collection[str] = ()) -> Any:
         }
     if isinstance(bounds, Bounds):
         content: dict[str, Any] = {}
-        if bounds.features is not None:
-            content["features"] = [np.asarray(limit).tolist() for limit in bounds.features]
+        if bounds.names is not None:
+            content["features"] = bounds.list_limits_by_name()
+        elif bounds.box is not None:
+            content["features"] = [np.asarray(limit).tolist() for limit in bounds.box]
         if bounds.label is not None:
             content["label"] = list(bounds.label)
         if bounds.norm is not None:

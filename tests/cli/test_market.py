@@ -112,10 +112,26 @@ def test_the_file_is_the_librarys_allocation_and_totals_add_up_to_the_coin(
     assert f"for {paid.normalize():f}\n" in result.stdout
     assert f"kept by the rule {rule}: {(20 - paid).normalize():f} is left unspent" in result.stdout
     *bands, together = [line.split()[-4:] for line in listed(result.stdout)]
-    for column, total in enumerate(together):
-        assert sum(Decimal(band[column]) for band in bands) == Decimal(total)
+    for column in (0, 1, 3):  # people and coins add up; ε is rounded for people
+        assert sum(Decimal(band[column]) for band in bands) == Decimal(together[column])
+    rounding = Decimal("5e-6") * (len(bands) + 1)
+    assert abs(sum(Decimal(band[2]) for band in bands) - Decimal(together[2])) <= rounding
     assert Decimal(together[-1]) == paid
     assert together[0] == str(SELLERS)
+
+
+def test_amounts_are_rounded_for_people_and_files_hold_every_coin(market, sellers, tmp_path):
+    out = tmp_path / "allocation.csv"
+    result = market(sellers, *WORDS, "--out", out)
+    assert result.exit_code == 0, result.output
+    paid = sum(Decimal(line["payment"]) for line in read(out))
+    sold = sum(Decimal(line["epsilon"]) for line in read(out))
+    together = listed(result.stdout)[-1].split()
+    for shown, exact in ((together[-1], paid), (together[-2], sold)):
+        assert len(Decimal(shown).as_tuple().digits) <= 6
+        assert abs(Decimal(shown) - exact) <= exact * Decimal("1e-5")
+    assert f"for {together[-1]}\n" in result.stdout
+    assert f"ε = {together[-2]} in all" in result.stdout
 
 
 def test_the_command_of_the_guide_works_as_it_is(market, tmp_path):

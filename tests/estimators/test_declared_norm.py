@@ -456,3 +456,10 @@ def test_a_norm_that_no_row_within_the_bounds_keeps_is_refused():
         sv.Ridge(bounds=bounds).plan(epsilon=1.0, rows=100, n_features=2)
     bounds = sv.Bounds(features=(0.5, 3), norm=1.0, label=(-1, 1))
     assert sv.Ridge(bounds=bounds).plan(epsilon=1.0, rows=100, n_features=2)
+
+
+@pytest.mark.parametrize("norm", [0, -1.0, float("nan"), float("inf"), 1e300, 1e-300, True, "1"])
+def test_a_norm_with_which_doubles_cannot_calculate_is_refused(norm):
+    with pytest.raises(sv.errors.InvalidBounds) as refused:
+        sv.Bounds(norm=norm, label=(-1, 1))
+    assert refused.value.parameter == "norm"

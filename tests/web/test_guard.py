@@ -323,6 +323,7 @@ def test_what_is_not_there_is_one_sentence(client):
     program = client.get("/api/nothing")
     assert (page.status_code, program.status_code) == (404, 404)
     assert "no such page" in page.text
+    assert '<a href="/">' in page.text  # a way out
     assert program.json() == {"error": "There is no such page."}
 
 

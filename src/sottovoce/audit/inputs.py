@@ -68,7 +68,14 @@ from sottovoce.audit.mechanisms import (
     compute_changes,
 )
 from sottovoce.budgets import BudgetLike, Budgets
-from sottovoce.data.encoding import Label, Reader, Recoding, UnitBall, UnitBallReader
+from sottovoce.data.encoding import (
+    Label,
+    Reader,
+    Recoding,
+    UnitBall,
+    UnitBallReader,
+    make_recoding,
+)
 from sottovoce.data.engine import Dataset, GroupLookup
 from sottovoce.data.kernels import invalid_values_error
 from sottovoce.data.regression_kernels import UNIT, to_whole_numbers
@@ -781,13 +788,16 @@ def read_described_input(
 
 def clip_rows(bounds: Bounds | None, X: TableLike, y: ColumnLike) -> tuple[Floats, Floats]:
     """Return features and labels as numbers, those beyond the bounds brought back to them."""
-    rows = to_matrix(X, None).astype(np.float64)
+    if bounds is not None and bounds.names is not None:
+        rows = to_matrix(X, make_recoding(bounds, X)).astype(np.float64)
+    else:
+        rows = to_matrix(X, None).astype(np.float64)
     labels = to_numbers(y, "labels")
     check_same_length(len(rows), y=labels)
     if not (np.isfinite(rows).all() and np.isfinite(labels).all()):
         raise invalid_values_error()
-    if bounds is not None and bounds.features is not None:
-        rows = np.clip(rows, *bounds.features)
+    if bounds is not None and bounds.box is not None:
+        rows = np.clip(rows, *bounds.box)
     if bounds is not None and bounds.norm is not None:
         rows = shorten_rows(rows, bounds.norm)
     return rows, labels if bounds is None or bounds.label is None else np.clip(
@@ -801,8 +811,8 @@ def read_bounds_domain(bounds: Bounds | None, columns: int) -> Domain | None:
         return None
     low, high = bounds.label
     corner = np.inf
-    if bounds.features is not None:
-        sides = np.maximum(np.abs(bounds.features[0]), np.abs(bounds.features[1]))
+    if bounds.box is not None:
+        sides = np.maximum(np.abs(bounds.box[0]), np.abs(bounds.box[1]))
         corner = float(np.linalg.norm(np.broadcast_to(sides, (columns,))))
     whole = bounds.features is None and low == -high
     return Domain(min(bounds.norm or np.inf, corner), max(abs(low), abs(high)), whole)

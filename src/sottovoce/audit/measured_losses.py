@@ -32,9 +32,11 @@ from sottovoce.arrays import (
     get_named_column,
     list_feature_names,
     to_doubles,
+    to_matrix,
 )
 from sottovoce.audit.confidential import STAMP, ConfidentialObject
 from sottovoce.budgets import BudgetLike
+from sottovoce.data.encoding import make_recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.data.source import DataSource
 from sottovoce.errors import InvalidParameter
@@ -530,7 +532,7 @@ def list_canaries(
     if bounds is None:
         bounds = getattr(est, "label_bounds", None)
     if len(table) == 1:
-        low, high = _find_column_ends(bounds, table[0])
+        low, high = to_interval(bounds)
         yield NeighbourPair(
             (_put(table[0], rows, low),), (_put(table[0], rows, high),), "the ends of the bounds"
         )
@@ -595,12 +597,6 @@ def _find_ends(cells: list[Any]) -> tuple[Any, Any]:
     return min(there), max(there)
 
 
-def _find_column_ends(bounds: Any, values: Any) -> tuple[float, float]:
-    if isinstance(bounds, Schema):
-        return bounds.interval(bounds.require_label())
-    return to_interval(bounds)
-
-
 def _list_labels(est: Any, bounds: Any) -> list[Any]:
     if hasattr(est, "classes") and not _has_number_label(est):
         return list(Classes.from_declaration(est.classes, bounds).values)
@@ -624,6 +620,8 @@ def _put(column: Any, rows: NDArray[np.int64], value: Any) -> Any:
 
 def _set_features(X: Any, rows: NDArray[np.int64], bounds: Any, low: bool) -> Any:
     """The table with these rows in the corner of all lows, or of all highs."""
+    if isinstance(bounds, Bounds) and bounds.names is not None:
+        X = to_matrix(X, make_recoding(bounds, X))
     if hasattr(X, "column_names"):
         import pyarrow as pa
 
@@ -637,8 +635,8 @@ def _set_features(X: Any, rows: NDArray[np.int64], bounds: Any, low: bool) -> An
             columns[name] = pa.array(cells)
         return pa.table(columns)
     changed = np.array(X, dtype=np.float64, copy=True)
-    if isinstance(bounds, Bounds) and bounds.features is not None:
-        changed[rows] = np.broadcast_to(bounds.features[0 if low else 1], changed.shape[1:])
+    if isinstance(bounds, Bounds) and bounds.box is not None:
+        changed[rows] = np.broadcast_to(bounds.box[0 if low else 1], changed.shape[1:])
     elif isinstance(bounds, Bounds) and bounds.norm is not None:
         side = float(bounds.norm) / math.sqrt(changed.shape[1])
         changed[rows] = -side if low else side

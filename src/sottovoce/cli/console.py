@@ -155,7 +155,8 @@ def exit_on_error() -> Callable[[Callable[..., None]], Callable[..., None]]:
                 if Interrupts.came:
                     code = _report_interruption()
                 else:
-                    code = _report_error(error, _find_options(error, options, defaults))
+                    found = _find_options(error, options, defaults)
+                    code = _report_error(error, found, charges={"epsilon", "key"} <= set(options))
             raise typer.Exit(code)  # here, where no other error hangs on it that could quote data
 
         told.__doc__ = _join_lines(command.__doc__)
@@ -178,11 +179,19 @@ def _report_interruption() -> int:
     return INTERRUPTED_EXIT
 
 
-def _report_error(error: Exception, options: Sequence[str]) -> int:
-    from sottovoce.errors import SottovoceError
+#: What an error says that comes after the release, when its file cannot be written.
+RELEASE_IS_MADE = "The release was made, and is on standard output."
+
+
+def _report_error(error: Exception, options: Sequence[str], *, charges: bool = False) -> int:
+    from sottovoce.errors import InvalidInput, SottovoceError
 
     if isinstance(error, SottovoceError):
-        echo(_format_error(error, options), stderr=True, style="red")
+        told = _format_error(error, options)
+        # Input is refused before anybody is charged; other errors say themselves what was.
+        if charges and isinstance(error, InvalidInput) and error.required != RELEASE_IS_MADE:
+            told = f"{told.rstrip()}\nNobody was charged."
+        echo(told, stderr=True, style="red")
         return REFUSED_EXIT
     # Not even the kind of error is named: after rows have been read it may depend on them.
     echo(

@@ -451,7 +451,7 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     """Writes the release, or hands it over; one that is paid for is handed over also where it
     cannot be written.
     """
-    from sottovoce.cli.console import write_file
+    from sottovoce.cli.console import RELEASE_IS_MADE, write_file
     from sottovoce.errors import InvalidParameter
 
     if answer.out is None:
@@ -466,9 +466,7 @@ def _write_release(answer: AnswerOptions, made: Release) -> Path | None:
     except InvalidParameter as error:
         refused = error
     write_stdout(made.to_json())
-    raise InvalidParameter(
-        refused.found, "The release was made, and is on standard output.", "Keep it from there."
-    )
+    raise InvalidParameter(refused.found, RELEASE_IS_MADE, "Keep it from there.")
 
 
 def _format_release(answer: AnswerOptions, made: Release) -> str:

@@ -129,18 +129,17 @@ class Recoding:
     @classmethod
     def of_bounds(cls, bounds: Bounds, names: list[str] | None, count: int) -> Recoding:
         """From a box (or a norm, which is a box too), for ``count`` columns of numbers."""
-        if bounds.features is None and bounds.norm is None:
+        if bounds.box is None and bounds.norm is None:
             raise InvalidBounds(
                 "Bounds of the features are missing.",
                 "Each feature needs a lowest and a highest possible value, from public knowledge.",
                 "Pass bounds=sv.Bounds(features=(low, high), label=(lo, hi)).",
                 parameter="bounds",
             )
-        box: Any = (
-            bounds.features if bounds.features is not None else (-(bounds.norm or 0.0), bounds.norm)
-        )
+        box: Any = bounds.box if bounds.box is not None else (-(bounds.norm or 0.0), bounds.norm)
         low, high = (np.atleast_1d(np.asarray(limit, dtype=np.float64)) for limit in box)
-        if {len(low), len(high)} - {1, count}:
+        named = bounds.names is not None
+        if {len(low), len(high)} - ({count} if named else {1, count}):
             raise InvalidBounds(
                 "There are bounds for another number of features.",
                 "",
@@ -1060,6 +1059,10 @@ def _make_recoding(bounds: Any, X: Any) -> Recoding:
         return Recoding.of_schema(bounds)
     if not isinstance(bounds, Bounds):
         raise _no_bounds_error()
+    if bounds.names is not None:
+        by_name = isinstance(X, tuple) or X is None or list_feature_names(X) is not None
+        count = len(bounds.names) if by_name else _count_features(X, bounds)
+        return Recoding.of_bounds(bounds, list(bounds.names), count)
     if isinstance(X, tuple):  # the names of columns, of a table that lives elsewhere
         return Recoding.of_bounds(bounds, list(X), len(X))
     return Recoding.of_bounds(bounds, list_feature_names(X), _count_features(X, bounds))
@@ -1080,7 +1083,7 @@ def _count_features(X: Any, bounds: Bounds) -> int:
         if count_dimensions(X) == 2:
             return int(np.shape(X)[1])
         return int(to_matrix(X, None).shape[1])
-    sizes = [np.size(limit) for limit in bounds.features or () if np.ndim(limit)]
+    sizes = [np.size(limit) for limit in bounds.box or () if np.ndim(limit)]
     if not sizes:
         raise InvalidParameter(
             "The number of features is not known.",

@@ -633,9 +633,11 @@ class DataSource:
         return self.column
 
     def list_features(self, bounds: Any) -> tuple[str, ...]:
-        """Returns the columns that bounds are for, in the table's order (a schema names its
-        own).
+        """Returns the columns that bounds are for: those that they name, or all in the table's
+        order (a schema names its own).
         """
+        if isinstance(bounds, Bounds) and bounds.names is not None:
+            return bounds.names
         if isinstance(bounds, Bounds) and bounds.features is None:
             raise InvalidParameter(
                 "A norm alone bounds rows of a table.",

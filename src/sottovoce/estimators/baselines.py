@@ -1048,6 +1048,7 @@ class Sampled(Baseline):
                 PickedRowsError.of_sampling(budgets, t),
                 baseline_errors.describe_question(inner),
             ),
+            rivals=None,  # the inner ones have everybody at t
         )
 
 
@@ -1189,7 +1190,7 @@ def find_middle(bounds: Any, name: str, values: Any) -> Any:
     if ranges is not None:
         return ["" if limits is None else _find_midpoint(limits) for limits in ranges]
     if isinstance(bounds, Bounds):
-        return _find_midpoint(bounds.features or (0.0, 0.0))  # a ball has its centre
+        return _find_midpoint(bounds.box or (0.0, 0.0))  # a ball has its centre
     raise errors.InvalidBounds(
         "The features have no declared bounds.",
         "",
@@ -1203,10 +1204,13 @@ def _find_midpoint(limits: Any) -> Any:
 
 
 def _list_ranges(bounds: Any, values: Any) -> list[Any] | None:
-    """The range of each column that a schema describes as a number, None for the others; None
-    without a schema.
+    """The range of each column that a schema describes as a number, or that bounds name, None for
+    the others; None where columns have no names.
     """
     names = getattr(values, "column_names", getattr(values, "columns", None))
+    if isinstance(bounds, Bounds) and bounds.names is not None and names is not None:
+        limits = bounds.list_limits_by_name()
+        return [limits.get(name) for name in names]
     if not isinstance(bounds, Schema) or names is None:
         return None
     kinds = {name: described.kind for name, described in bounds.columns.items()}
@@ -1316,6 +1320,7 @@ class Limited(Baseline):
             error=baseline_errors.expect_picked_error(
                 inner.error, fewer_rows, baseline_errors.describe_question(inner)
             ),
+            rivals=None,  # the inner ones are about fewer rows
         )
 
     def _choose_rows(self, budgets: Budgets) -> NDArray[np.int64]:

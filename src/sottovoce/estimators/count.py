@@ -184,12 +184,13 @@ class Count(TableEstimator):
             )
         table = NoisyTable.of_release(release)
         low, high = find_count_intervals(table, level, np.asarray(release.value["count"]))
+        shares = table.noisy[:, : table.value_parts].sum(axis=1)
         return Intervals(
             level=level,
             low={"count": low.tolist()},
             high={"count": high.tolist()},
             noise={"count": [_find_noise_width(table, level)] * len(low)},
-            sampling={"count": find_sampling_widths(table, level, table.noisy[:, 0]).tolist()},
+            sampling={"count": find_sampling_widths(table, level, shares).tolist()},
             bias=None,
             sampling_from="the counts themselves, at no cost: a share p varies by p(1 − p)",
             of="the counts that as many rows of the population have on average",

@@ -221,15 +221,20 @@ def narrow_bounds(bounds: Bounds | Schema, X: TableLike) -> Bounds | Schema:
     """
     if isinstance(bounds, Schema):
         return _narrow_schema(bounds, X)
-    if bounds.features is None:
+    if bounds.box is None:
         raise InvalidParameter(
             "The bounds have no ranges of features.",
             "Ranges are narrowed column by column.",
             "Pass Bounds(features=(low, high)), or narrow=False.",
             parameter="bounds",
         )
+    if bounds.names is not None:
+        rows = to_matrix(X, make_recoding(bounds, X))
+        low, high = _narrow_range(rows, *bounds.box)
+        named = zip(bounds.names, zip(low.tolist(), high.tolist(), strict=True), strict=True)
+        return replace(bounds, features=dict(named))
     rows = np.asarray(X, dtype=np.float64)
-    low, high = _narrow_range(rows, *bounds.features)
+    low, high = _narrow_range(rows, *bounds.box)
     return replace(bounds, features=(low, high))
 
 

@@ -46,6 +46,7 @@ class AnswerLine:
     unit: str = ""
     error: float | None = None  # what it is rounded to where it has no interval
     is_declared: bool = True  # False for unknown, missing and filtered values
+    is_outside: bool = False  # True for what a filter leaves out
     share: float | None = None  # of a count: its share of all rows
 
     @property
@@ -115,6 +116,7 @@ def _list_cells(release: Release, table: Any, question: str) -> list[AnswerLine]
                 row["high"],
                 unit,
                 is_declared=table.cells.is_declared(place),
+                is_outside=place == table.cells.outside_cell,
                 share=None if rows is None else row[table.name] / rows,
             )
         )
@@ -237,11 +239,11 @@ def write_release(release: Release, kind: str) -> str:
 
 def list_relative_lengths(lines: Sequence[AnswerLine]) -> list[float]:
     """Returns the length of a bar for each line, 0 for none: the value of a cell over the largest
-    declared one of its question; none for what is longer, such as all that a filter leaves out.
+    one of its question that is shown; none for what a filter leaves out where that is longer.
     """
     largest: dict[str, float] = {}
     for line in lines:
-        if line.is_declared:
+        if line.is_notable and not line.is_outside:
             largest[line.question] = max(largest.get(line.question, 0.0), abs(line.value or 0.0))
     lengths = []
     for line in lines:

@@ -212,6 +212,19 @@ class MarketOutcome:
             coin = Decimal(self.deal.coin.numerator) / Decimal(self.deal.coin.denominator)
             return f"{(int(coins) * coin).normalize():f}"
 
+    def round_money(self, coins: Any) -> str:
+        """Returns an amount for people: exactly where a coin was declared, else with as many
+        decimals as give the total six digits. Files hold every coin.
+        """
+        exact = self.format_money(coins)
+        if self.terms.coin is not None:
+            return exact
+        return _round_beside(exact, self.format_money(self.coins.sum()))
+
+    def round_epsilon(self, units: Any) -> str:
+        """Returns billionths as ε for people, with decimals that give the total six digits."""
+        return _round_beside(format_epsilon(units), format_epsilon(self.deal.units.sum()))
+
     def bands(self) -> list[tuple[str, Any]]:
         """Returns ranges of prices, from the lowest, and who reported there."""
         parts = [
@@ -240,8 +253,8 @@ class MarketOutcome:
             name,
             f"{len(sold):,}",
             f"{(sold > 0).sum():,}",
-            format_epsilon(sold.sum()),
-            self.format_money(paid.sum()),
+            self.round_epsilon(sold.sum()),
+            self.round_money(paid.sum()),
         ]
 
 
@@ -254,6 +267,20 @@ def format_epsilon(units: Any) -> str:
     return f"{Decimal(int(units)).scaleb(-9).normalize():f}"
 
 
+def _round_beside(amount: str, total: str) -> str:
+    """Returns an amount with the decimals that give the total six digits, without zeros at its end.
+
+    >>> _round_beside("29.017233129", "199.99998985"), _round_beside("199.99998985", "199.99998985")
+    ('29.017', '200')
+    """
+    largest = Decimal(total)
+    if not largest:
+        return amount
+    decimals = max(5 - largest.adjusted(), 0)
+    rounded = f"{Decimal(amount):.{decimals}f}"
+    return f"{Decimal(rounded).normalize():f}"
+
+
 def format_amount(amount: float) -> str:
     """Returns six digits of an amount, without a power of ten."""
     return f"{Decimal(f'{amount:.6g}'):f}"
@@ -263,9 +290,9 @@ def make_market_headline(outcome: MarketOutcome) -> str:
     """Returns the outcome in one sentence."""
     sold = outcome.deal.units
     return (
-        f"Bought ε = {format_epsilon(sold.sum())} in all from "
+        f"Bought ε = {outcome.round_epsilon(sold.sum())} in all from "
         f"{(sold > 0).sum():,} of {format_count(len(sold), 'seller')}, for "
-        f"{outcome.format_money(outcome.coins.sum())}"
+        f"{outcome.round_money(outcome.coins.sum())}"
     )
 
 
@@ -278,7 +305,7 @@ def explain_outcome(outcome: MarketOutcome) -> list[str]:
     idle = int(((deal.units == 0) & ~deal.refused).sum())
     lines = []
     if deal.budget is not None:
-        left = outcome.format_money(deal.budget - int(outcome.coins.sum()))
+        left = outcome.round_money(deal.budget - int(outcome.coins.sum()))
         lines.append(
             f"Budget {terms.budget:.15g}, kept by the rule {deal.rule}: {left} is left unspent."
         )

@@ -408,8 +408,10 @@ def make_sentence_page(
         text = words
     if as_json:
         return make_answer(status, json.dumps({"error": text}), b"application/json")
-    page = access_codes.make_bare_page(f"<p>{escape(text)}</p>", head=_STYLE_LINK)
-    return make_answer(status, page)
+    body = f"<p>{escape(text)}</p>"
+    if status == 404:
+        body += '<p><a href="/">Go to the first page</a></p>'
+    return make_answer(status, access_codes.make_bare_page(body, head=_STYLE_LINK))
 
 
 def make_answer(
