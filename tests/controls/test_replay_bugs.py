@@ -255,11 +255,17 @@ def measure_excess(name: str) -> float:
     return float((np.asarray(audit.epsilon) / model.guarantee_.epsilon).max())
 
 
+#: A bug that one release misses with a chance of a tenth is missed by so many with one of 1e-8;
+#: of 26 to 150 releases of each, 2,000 in all, not one missed it.
+RELEASES = 8
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_loss_above_the_charge_shows_the_bug(name, monkeypatch):
+    """Without a bug no release loses more, whatever was drawn: no false alarms."""
     assert measure_excess(name) <= 1 + 1e-9
     PLANTED[name][3](monkeypatch, PLANTED[name][4])
-    assert measure_excess(name) > 1.2
+    assert any(measure_excess(name) > 1.2 for _ in range(RELEASES))
 
 
 # -------------------------------------------------------------- choices, for all their outcomes

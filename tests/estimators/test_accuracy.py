@@ -2,6 +2,8 @@
 
 5,000 releases of fresh data a case. The relative standard error of a root mean square over them is
 at most 1.6 % for Laplace noise (kurtosis 6), so a tenth is six of them: a false alarm in 1e8 cases.
+Of quantiles 10,000: their error is .96 of what is expected where people have many rows, and the
+standard error of that is 1 %.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from sottovoce.estimator import load_column, refuse_invalid_rows
 from sottovoce.estimators.mean import estimate_clipped_noise
 
 RELEASES = 5000
+RELEASES_OF_RANKS = 10_000
 
 rng0 = np.random.default_rng(3)
 SHAPES = {
@@ -38,7 +41,9 @@ every_shape = pytest.mark.parametrize(
 )
 
 
-def root_mean_square(question, epsilon, groups, draw, error) -> tuple[float, float]:
+def root_mean_square(
+    question, epsilon, groups, draw, error, releases=RELEASES
+) -> tuple[float, float]:
     """Returns the root mean square of error(values, answer) over releases of fresh values, and what
     was expected.
     """
@@ -46,7 +51,7 @@ def root_mean_square(question, epsilon, groups, draw, error) -> tuple[float, flo
     budgets = sv.Budgets.of(epsilon, groups)
     plan = question.plan_for(budgets)
     errors = []
-    for _ in range(RELEASES):
+    for _ in range(releases):
         values = draw(rng, len(epsilon))
         rows = load_column(values, epsilon=budgets, groups=None)
         errors.append(error(values, question.release_under(plan, rows).value))
@@ -126,7 +131,7 @@ def test_the_expected_rank_error_of_a_quantile_is_right(shape, q):
     """
     question = sv.Quantile(q=q, bounds=(0, 1))
     measured, expected = root_mean_square(
-        question, *shape, lambda rng, n: rng.random(n), from_the_rank(q)
+        question, *shape, lambda rng, n: rng.random(n), from_the_rank(q), RELEASES_OF_RANKS
     )
     assert 0.9 <= measured / expected <= 1.1
 

@@ -663,11 +663,12 @@ def test_the_voices_of_a_plan_are_the_shares_that_are_heard_and_a_tenth_off_is_r
     """Everybody at 1, the null record at 0: the answer is the share of the kept, up to a noise of
     1e-8.
     """
-    epsilon = np.repeat([700.0, 701.0], 20_000)
+    n = 40_000  # of each: a tenth is fifteen standard deviations, so that both bounds can hold
+    epsilon = np.repeat([700.0, 701.0], n)
     question = Sampled(sv.Mean(bounds=(0, 1)), null=0.0)
     share = sum(line["voice"] for line in question.plan(epsilon=epsilon).who_pays())
-    answer = question.fit(np.ones(40_000), epsilon=epsilon).value_
-    sigma = math.sqrt(20_000 * math.exp(-1) * (1 - math.exp(-1))) / 40_000
+    answer = question.fit(np.ones(2 * n), epsilon=epsilon).value_
+    sigma = math.sqrt(n * math.exp(-1) * (1 - math.exp(-1))) / (2 * n)
     assert share == pytest.approx((1 + math.exp(-1)) / 2, rel=1e-9)
     assert abs(answer - share) < SIGMAS * sigma
     assert abs(answer - (1 + 0.9 * math.exp(-1)) / 2) > SIGMAS * sigma
@@ -1115,10 +1116,12 @@ def test_above_a_threshold_all_pay_as_much_and_below_it_nobody_does(people, insi
 
 
 def test_rows_below_the_threshold_are_not_read():
-    epsilon = np.array([0.1] * 50 + [1.0] * 50)
-    values = np.where(epsilon < 0.5, np.nan, 3.0)
-    fitted = sv.Threshold(sv.Mean(bounds=(0, 10)), threshold=0.5).fit(values, epsilon=epsilon)
-    assert abs(fitted.value_ - 3) < 3
+    """NaN would be refused. Noise of a scale below .01 is beyond 1 with a chance of e^-100."""
+    epsilon = np.array([0.1] * 50 + [50.0] * 50)
+    values = np.where(epsilon < 25, np.nan, 3.0)
+    question = sv.Threshold(sv.Mean(bounds=(0, 10)), threshold=25.0)
+    assert question.plan(epsilon).noise["scale"] < 0.01
+    assert abs(question.fit(values, epsilon=epsilon).value_ - 3) < 1
 
 
 def test_without_a_threshold_it_is_the_one_with_the_least_noise():

@@ -342,17 +342,21 @@ def measured_epsilon(first: np.ndarray, second: np.ndarray, delta: float) -> tup
     """Returns (bound, estimate) of ε at δ for the best event {statistic ≥ threshold}, chosen on
     half of the draws.
 
-    ε exceeds the bound except with probability 2e-7; the estimate has a standard deviation of about
-    0.05 here.
+    ε exceeds the bound except with probability 2e-7. Chosen is the event whose own bound is best:
+    the one whose estimate is best is often so rare that the other half tells nothing about it.
     """
     half = len(first) // 2
     thresholds = np.sort(first[:half])[:: half // 100]
-    estimates = [
-        _epsilon(np.mean(first[:half] >= t), np.mean(second[:half] >= t), delta) for t in thresholds
+    bounds = [
+        _bound_and_estimate(first[:half] >= t, second[:half] >= t, delta)[0] for t in thresholds
     ]
-    best = thresholds[int(np.argmax(estimates))]
-    (hits, others) = (int((x[half:] >= best).sum()) for x in (first, second))
-    n = len(first) - half
+    best = thresholds[int(np.argmax(bounds))]
+    return _bound_and_estimate(first[half:] >= best, second[half:] >= best, delta)
+
+
+def _bound_and_estimate(first: np.ndarray, second: np.ndarray, delta: float) -> tuple[float, float]:
+    hits, others = int(first.sum()), int(second.sum())
+    n = len(first)
     low = beta.ppf(CONFIDENCE, hits, n - hits + 1)
     high = beta.ppf(1 - CONFIDENCE, others + 1, n - others)
     return _epsilon(low, high, delta), _epsilon(hits / n, others / n, delta)
@@ -396,11 +400,16 @@ def full_batch(people, owner, count, **options):
 @pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize("which", [0, 1], ids=["strictest", "loosest"])
 def test_no_measured_loss_exceeds_the_promise(steps, which):
+    """False alarms: 2e-7 of the bound. Of the loosest the estimate is .96 of the promise, with a
+    standard deviation of .04, so that .7 is more than six of them away.
+    """
     owner = strictest_and_loosest(ONE_ROW)[which]
-    bound, estimate, promised = full_batch(ONE_ROW, owner, 40_000 // steps, steps=steps)
+    bound, estimate, promised = full_batch(
+        ONE_ROW, owner, (40_000 // steps, 25_000)[which], steps=steps
+    )
     assert bound <= promised
     if which:  # an ε that is large enough to be seen in so few draws
-        assert estimate >= 0.7 * promised  # 1.00 on average, with a standard deviation of 0.05
+        assert estimate >= 0.7 * promised
 
 
 def test_the_promise_is_what_gaussian_noise_really_loses():
@@ -441,10 +450,13 @@ def sampled_loss(owner, count, **options) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("which", [0, 1], ids=["strictest", "loosest"])
 def test_no_measured_loss_of_sampled_people_exceeds_the_promise(which):
-    bound, estimate, promised = sampled_loss(strictest_and_loosest(ONE_ROW)[which], 20_000)
+    """As above; the estimate is .95 of the promise, with a standard deviation of .045."""
+    bound, estimate, promised = sampled_loss(
+        strictest_and_loosest(ONE_ROW)[which], (20_000, 30_000)[which]
+    )
     assert bound <= promised
     if which:
-        assert estimate >= 0.7 * promised  # 1.00 on average, with a standard deviation of 0.05
+        assert estimate >= 0.7 * promised
 
 
 ONE_STEP = {"sampling": RATE, "steps": 1, "delta": 0.01}
@@ -570,6 +582,9 @@ def charging_as_before(original):
 
 
 def test_noise_divided_by_one_and_a_half_in_the_sampler_is_caught_by_the_measurement(monkeypatch):
+    """The bound is 1.53 of the promise, with a standard deviation of .064: missed with probability
+    below 1e-9.
+    """
     original = source.sample_opendp_gaussian
     monkeypatch.setattr(
         source, "sample_opendp_gaussian", lambda scale, size: original(scale / 1.5, size)

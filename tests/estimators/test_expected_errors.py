@@ -226,8 +226,8 @@ def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_t
     """Counts with many zeros and costs with a heavy tail are among them.
 
     Over tens of releases the ratio of the default method was .7 to 2.1, of the others .5 to 2.3.
-    With as many releases as here the mean square was at least eight of its standard deviations away
-    from nine times the plan.
+    With as many releases as here the mean square is above nine times the plan, or below a ninth of
+    it, with a probability below 1e-10: by Chernoff's bound with the moments of some hundreds.
     """
     sheet = make()
     if method != "objective":
@@ -235,7 +235,7 @@ def test_regressions_miss_least_squares_by_what_was_planned_within_a_factor_of_t
     elif len(sheet.y) < 1000:
         releases = 60
     else:
-        releases = 20
+        releases = 40
     measured, plan = measured_regression(
         sv.Ridge(bounds=sheet.bounds, method=method), sheet, releases
     )
@@ -259,10 +259,17 @@ def test_the_same_on_tables_that_are_drawn_anew(make, method, seed):
 
 
 @pytest.mark.parametrize(
-    "make", [tables.iris, tables.costs, tables.exams], ids=lambda make: make.__name__
+    ("make", "releases"),
+    [(tables.iris, 6), (tables.costs, 40), (tables.exams, 6)],
+    ids=["iris", "costs", "exams"],
 )
-def test_probabilities_miss_maximum_likelihood_by_what_was_planned_within_a_factor_of_three(make):
-    """Whether the label is above its median."""
+def test_probabilities_miss_maximum_likelihood_by_what_was_planned_within_a_factor_of_three(
+    make, releases
+):
+    """Whether the label is above its median. Ratios of single fits were 1 to 3.1, .18 to .93 and
+    .43 to 1.1; with so many of them that of costs is below a third with a probability below 1e-9
+    (Chernoff), and the others' further away.
+    """
     sheet = make()
     high = (sheet.y > np.median(sheet.y)).astype(int)
     inside = np.clip(sheet.X, *sheet.features)
@@ -274,7 +281,7 @@ def test_probabilities_miss_maximum_likelihood_by_what_was_planned_within_a_fact
     plan = question.plan(epsilon=sheet.epsilon, n_features=sheet.X.shape[1])
     fits = [
         question.fit(sheet.X, high, epsilon=sheet.epsilon).predict_proba(sheet.X)[:, 1]
-        for _ in range(6)
+        for _ in range(releases)
     ]
     measured = math.sqrt(np.mean(np.square(np.array(fits) - classical)))
     assert 1 / 3 <= measured / plan.expected_error <= 3

@@ -2,7 +2,8 @@
 accuracy.
 
 Laws are enumerated by their definition, on grids so small that every outcome can be listed. A false
-alarm of a statistical test has a probability of at most 1e-6.
+alarm of a statistical test has a probability of at most 1e-6. Where the law of a statistic is not
+known, Chernoff's bound with the moments of 700 tables or more says so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sottovoce as sv
 from sottovoce.estimators import joint_quantiles
 from sottovoce.noise import joint
 
-FALSE_ALARM = 1e-6
+FALSE_ALARM = 1e-7
 #: So few sub-points that all outcomes can be listed.
 FEW_SUBPOINTS = 4
 EPSILON = np.array([0.1] * 4 + [0.5] * 4 + [2.0] * 3)
@@ -183,7 +184,7 @@ def find_odds(choice, points) -> Fraction:
 
 
 def reject(draws: Counter, law: dict[tuple[int, ...], float], runs: int) -> bool:
-    """Whether a chi-square test at 1e-6 rejects; rare outcomes are taken together."""
+    """Whether a chi-square test at 1e-7 rejects; rare outcomes are taken together."""
     rare = [cells for cells, p in law.items() if runs * p < 10]
     common = [cells for cells, p in law.items() if runs * p >= 10]
     seen = [draws[cells] for cells in common]
@@ -205,7 +206,9 @@ def measure_surprise(draws: Counter, law: dict[tuple[int, ...], float], runs: in
 
 
 def test_draws_follow_the_law_and_a_scale_off_by_a_tenth_is_rejected(few_subpoints):
-    """Beyond 4.95 deviations with probability below 1e-6; a scale off by a tenth is 10.1 away."""
+    """Beyond 5.1 deviations with probability 4e-7; a scale off by a tenth is 10.1 away, and as near
+    as 5.1 with probability 5e-8.
+    """
     histogram = np.array([6, 0, 1, 4, 9], dtype=np.int64)
     targets = [5, 10]
     runs = 13_000
@@ -213,10 +216,10 @@ def test_draws_follow_the_law_and_a_scale_off_by_a_tenth_is_rejected(few_subpoin
     choice = joint.JointChoice(histogram, targets, 2)
     draws = Counter(tuple(choice.draw()) for _ in range(runs))
     assert not reject(draws, law, runs)
-    assert abs(measure_surprise(draws, law, runs)) < 4.95
+    assert abs(measure_surprise(draws, law, runs)) < 5.1
     wrong = joint.JointChoice(histogram * 10, [50, 100], 18)
     draws = Counter(tuple(wrong.draw()) for _ in range(runs))
-    assert measure_surprise(draws, law, runs) > 4.95
+    assert measure_surprise(draws, law, runs) > 5.1
 
 
 def test_wrong_targets_are_rejected(few_subpoints):
@@ -277,21 +280,23 @@ def measure_rank_error(q, draw, rng, n=1000, **options) -> float:
     return float(np.maximum(np.maximum(below - aims, aims - reached), 0).mean())
 
 
-@pytest.mark.parametrize(("q", "most"), [(NINE, 8.0), (NINETEEN, 11.0)], ids=["nine", "nineteen"])
+@pytest.mark.parametrize(("q", "most"), [(NINE, 9.0), (NINETEEN, 12.5)], ids=["nine", "nineteen"])
 def test_few_people_lie_between_answers_and_quantiles(q, most):
-    """About 5 and 8 on average; one table's mean has a deviation below 3, so 24 tables stay below
-    with certainty beyond 1e-6.
+    """5.8 and 8.2 on average, and 18 and 34 if they were chosen one after another. One table's mean
+    has a deviation of 3 and 4 and a long tail: that of 48 is larger with probability 3e-8 at most.
     """
     rng = np.random.default_rng(0)
     errors = [
         measure_rank_error(q, lambda r, n: r.normal(0.5, 0.1, n), rng, bounds=(0, 1))
-        for _ in range(24)
+        for _ in range(48)
     ]
     assert np.mean(errors) <= most
 
 
 def test_a_declared_step_finds_tied_values():
-    """A tenth of what is chosen one after another, at least: 24 tables of whole numbers."""
+    """Chosen together .18 people lie between, one after another 2.5, of tables of whole numbers:
+    means of 72 are in the other order with probability 2e-8 at most.
+    """
     rng = np.random.default_rng(0)
 
     def draw(r, n):
@@ -301,7 +306,7 @@ def test_a_declared_step_finds_tied_values():
         np.mean(
             [
                 measure_rank_error(NINE, draw, rng, bounds=(0, 20), step=1, method=method)
-                for _ in range(24)
+                for _ in range(72)
             ]
         )
         for method in ("joint", "permute-and-flip")
@@ -319,13 +324,15 @@ def test_the_budget_is_not_split():
 
 
 def test_expected_errors_are_those_that_are_measured():
-    """Within a fifth, over 220 tables whose root mean square is known to about 3.3 %."""
+    """Within a quarter. The mean square of a table is 1.13 of what is expected, with a deviation of
+    1.3 and a long tail: that of 400 is outside with probability 1e-9 at most.
+    """
     rng = np.random.default_rng(3)
     question = sv.Quantile(q=NINE, bounds=(0, 1))
     budgets = sv.Budgets.of(np.full(1000, 1.0))
     plan = question.plan_for(budgets)
     squares = []
-    for _ in range(220):
+    for _ in range(400):
         values = rng.random(1000)
         rows = question.read_arrays(values, epsilon=budgets, groups=None)
         answers = np.asarray(question.release_under(plan, rows).value)
@@ -333,7 +340,7 @@ def test_expected_errors_are_those_that_are_measured():
         squares.append((ranks - np.array(NINE)) ** 2)
     measured = math.sqrt(np.mean(squares))
     expected = math.sqrt(np.mean(np.square(plan.expected_error)))
-    assert measured == pytest.approx(expected, rel=0.2)
+    assert measured == pytest.approx(expected, rel=0.25)
 
 
 COLUMNS = {

@@ -102,7 +102,7 @@ def test_without_limit_budgets_give_scikit_learns_coefficients(several):
     else:
         labels = (odds[:, 0] + rng.logistic(size=N) > 0.4).astype(int)
         classes = (0, 1)
-    granted = np.resize([1e4, 1e5, 1e6], N)
+    granted = np.resize([1e5, 3e5, 1e6], N)  # noise is a thousandth of what is allowed for
     fitted = sv.LogisticRegression(bounds=bounds, classes=classes).fit(
         features, labels, epsilon=granted
     )
@@ -113,8 +113,8 @@ def test_without_limit_budgets_give_scikit_learns_coefficients(several):
 
 
 def test_doubling_every_budget_does_not_raise_the_error():
-    """Means over 20 fits; four standard errors, and six designs, make a false alarm rarer than
-    1e-6 were they independent of each other's; both means have the same rows.
+    """Means over 20 fits, of the same rows. Expected is a fall of two standard errors or more, so
+    that a false alarm is eight above it: rarer than 1e-7, also by Student's law.
     """
     rng = np.random.default_rng(12)
     for width in (1.0, 0.3):
@@ -128,7 +128,7 @@ def test_doubling_every_budget_does_not_raise_the_error():
             ]
             if before is not None:
                 spread = np.hypot(np.std(wrong), np.std(before)) / np.sqrt(19)
-                assert np.mean(wrong) <= np.mean(before) + 5 * spread + 0.005
+                assert np.mean(wrong) <= np.mean(before) + 6 * spread + 0.005
             before = wrong
 
 
@@ -546,7 +546,11 @@ def test_public_rows_scale_and_choose_and_cost_nobody():
     narrow = 0.3 + X / 1000
     fresh = rng.uniform(-1, 1, (60, P))
     public = (0.3 + fresh / 1000, (fresh @ [2.0, -1.0, 0.5] > 0).astype(int))
-    scores = [model(public=p).fit(narrow, Y, epsilon=0.5).score(narrow, Y) for p in (None, public)]
+    # Without them one fit in 400 is right by luck, and four of seven with a chance below 1e-8.
+    scores = [
+        np.median([model(public=p).fit(narrow, Y, epsilon=0.5).score(narrow, Y) for _ in range(7)])
+        for p in (None, public)
+    ]
     assert scores[1] > scores[0] + 0.1
     plan = model(public=public).plan(epsilon=np.full(N, 0.5), n_features=P)
     assert 0 < plan.expected_error < 0.5

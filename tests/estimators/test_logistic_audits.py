@@ -397,6 +397,10 @@ def _drawn_rate(rate):
     return rate * _drawn_at_one(logistic_mechanism.continuous.draw_l2)
 
 
+#: 20,000 draws tell the rate with a deviation of .5 %: this is seven of them, and more.
+RATE_MARGIN = 1.04
+
+
 @cache
 def _drawn_at_one(draw):
     return (
@@ -411,7 +415,9 @@ def test_the_rate_of_the_noise_is_the_plans():
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_planted_bugs_are_caught(bug):
-    """Each loses the strictest person more than they granted, where the real thing does not."""
+    """Each loses the strictest person more than they granted, where the real thing does not: 1.39
+    times as much, and 1.5 times where the drawn rate has a part in it.
+    """
     with pytest.MonkeyPatch.context() as patch:
         BUGS[bug](patch)
         patch.setattr(
@@ -423,7 +429,7 @@ def test_planted_bugs_are_caught(bug):
             measured, granted = strict_loss((np.array([0.5] + [2.0] * 20), None), alpha=0.5)
         else:
             measured, granted = strict_loss()
-    assert measured > 1.02 * granted
+    assert measured > RATE_MARGIN * granted
 
 
 def test_a_plan_that_overspends_is_refused_before_a_row_is_read(monkeypatch):
@@ -518,7 +524,7 @@ def drawn_share(share):
     mechanism = logistic_mechanism.NoisyObjective(
         CentredBox(2, True), np.ones(3), "exact", 2, share
     )
-    drawn = np.array([mechanism.draw_tilt(1.0) for _ in range(4000)])
+    drawn = np.array([mechanism.draw_tilt(1.0) for _ in range(6000)])
     first = 1 / share / np.abs(drawn[:, 0]).mean()
     others = 2 / (1 - share) / np.abs(drawn[:, 1:]).max(axis=1).mean()
     return (first + others) / 2
@@ -526,7 +532,7 @@ def drawn_share(share):
 
 @which_person
 def test_the_worst_pair_of_a_box_reaches_its_charge_and_not_more(which):
-    """4,000 draws tell the rate within 1 %, and 5 % are more than six times its deviation."""
+    """6,000 draws tell the rate with a deviation of .8 %, and 5 % are six of them."""
     measured, charge = box_loss(which)
     assert 0.95 * charge <= measured <= 1.05 * charge
 
@@ -799,8 +805,6 @@ def _wrong_kappa():
 
 def test_the_same_measurement_passes_without_a_bug():
     measured, granted = strict_loss()
-    assert (
-        measured <= 1.02 * granted
-    )  # 20,000 draws tell the rate within 0.5 %, and 2 % are four times that
+    assert measured <= RATE_MARGIN * granted
     measured, granted = with_intercept_loss(LOUD, 0)
     assert measured <= granted

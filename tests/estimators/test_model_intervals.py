@@ -2,7 +2,7 @@
 share.
 
 The audits are exact: what a person can move, before noise, is compared with the noise that is
-drawn. No test here is drawn at random but for the rows that a person may have.
+drawn. What is drawn with real noise says how rarely it fails by chance, or cannot.
 """
 
 from __future__ import annotations
@@ -381,12 +381,16 @@ def test_a_descent_never_moves_further_than_its_noise_allows():
 
 
 def test_every_budget_has_an_interval_and_says_what_it_is_of():
+    """Where noise leaves too little of a bought eigenvalue, the interval is that of a shrunk fit:
+    in 7 % of fits at ε = .8, 3 % at 1, none of 200 beyond. Tails of noise are exponential in ε, so
+    that at 5 it is with a chance below 1e-8.
+    """
     rng = np.random.default_rng(5)
     X = rng.uniform(0, 1, (3000, 2))
     y = 0.3 + X @ [0.2, 0.3] + rng.normal(0, 0.05, 3000)
     bounds = Bounds(features=(0, 1), label=(0, 1))
     told = {}
-    for epsilon in (0.01, 0.1, 1.0, 10.0):
+    for epsilon in (0.01, 0.1, 5.0, 10.0):
         fitted = sv.Ridge(bounds=bounds).fit(X, y, epsilon=epsilon)
         told[epsilon] = fitted.release_.intervals["of"]
         low, high = fitted.interval()["intercept"]
@@ -395,8 +399,8 @@ def test_every_budget_has_an_interval_and_says_what_it_is_of():
         assert np.all(np.isfinite(fitted.interval(0.9, X[:3])))
     assert told[0.01].startswith("the constant that the same fit")
     assert told[0.1].startswith("the coefficients that the same fit")
-    assert "no residual counts for more than its threshold" in told[1.0]
-    assert told[10.0].split("(")[0] == told[1.0].split("(")[0]
+    assert "no residual counts for more than its threshold" in told[5.0]
+    assert told[10.0].split("(")[0] == told[5.0].split("(")[0]
     dropped = sv.Ridge(bounds=bounds).fit(X, y, epsilon=0.01).interval()["x0"]
     assert dropped == (-math.inf, math.inf)
 

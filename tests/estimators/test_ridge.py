@@ -82,8 +82,11 @@ def frame(n=6000, seed=1):
 
 @every_method
 def test_large_budgets_find_the_plain_solution(options):
+    # Noise on the output grows as alpha falls, and has exponential tails: at 1e-3 predictions are
+    # off by .018, with a deviation of .0005; at 1e-4 by more than .1 once in some thousand fits.
+    alpha = 1e-3 if options["method"] == "output" else 1e-4
     ridge = sv.Ridge(
-        bounds=BOUNDS, **{**options, **({"alpha": 1e-4} if "alpha" in options else {})}
+        bounds=BOUNDS, **{**options, **({"alpha": alpha} if "alpha" in options else {})}
     )
     ridge.fit(X, Y, epsilon=50.0 if options["method"] == "objective" else 1e6)
     plain = LinearRegression().fit(X, Y)
@@ -616,15 +619,17 @@ def test_a_robust_fit_of_skewed_labels_would_be_worse_with_more():
 
 
 def test_counts_with_many_zeros_are_explained_nearly_as_well_as_by_least_squares():
-    """R² within .03 at Σε = 4,000, over eight tables; their mean had a deviation of .003."""
+    """R² within .03 at Σε = 4,000, of half of twelve tables: one in seventy falls short by more,
+    and six of twelve with probability 1e-8.
+    """
     rng = np.random.default_rng(5)
     short = []
-    for _ in range(8):
+    for _ in range(12):
         features, labels = counts(8000, rng)
         plain = LinearRegression().fit(features, labels).score(features, labels)
         fitted = sv.Ridge(bounds=SKEWED).fit(features, labels, epsilon=0.5)
         short.append(plain - fitted.score(features, labels))
-    assert np.mean(short) <= 0.03
+    assert np.median(short) <= 0.03
 
 
 # --- Large budgets are not spent where they do not help -------------------------------------------

@@ -309,14 +309,19 @@ def test_large_budgets_buy_a_ball_that_holds_everybody():
 
 
 def test_nobody_lost_more_than_their_charge_and_the_stages_lead_to_the_model():
+    """The largest loss was .2 on average, and below .06 in one of 60 releases: the largest of six
+    releases is below .05 with probability 1e-10.
+    """
     X, y = make_bunched_table(900, 5)
     epsilon = np.tile([0.1, 0.5, 1.0], 300)
-    ridge = sv.Ridge(bounds=BUNCHED).fit(X, y, epsilon=epsilon)
-    assert any("ball" in stage for stage in ridge.release_.value["stages"])
-    found = sv.audit.per_instance(ridge, X, y, epsilon=epsilon, delta=1e-6)
-    lost = np.asarray(found.epsilon)
-    assert np.all(lost <= epsilon + 1e-9)
-    assert np.abs(np.asarray(found.losses)).max() > 0.05
+    largest = []
+    for _ in range(6):
+        ridge = sv.Ridge(bounds=BUNCHED).fit(X, y, epsilon=epsilon)
+        assert any("ball" in stage for stage in ridge.release_.value["stages"])
+        found = sv.audit.per_instance(ridge, X, y, epsilon=epsilon, delta=1e-6)
+        assert np.all(np.asarray(found.epsilon) <= epsilon + 1e-9)
+        largest.append(np.abs(np.asarray(found.losses)).max())
+    assert max(largest) > 0.05
 
 
 def test_a_ball_of_another_radius_is_not_the_one_that_was_released():
