@@ -16,15 +16,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.base import BaseEstimator
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import registry_laws
 import sottovoce as sv
 from make_questions_page import make_reference_page
+from sottovoce.booking import encode_question
 from sottovoce.cli.main import app as command_line
 from sottovoce.errors import InvalidParameter, InvalidRelease
-from sottovoce.estimator import make_column_label
+from sottovoce.estimator import make_column_label, name_class
 from sottovoce.estimators import (
     _BUILT_IN,
     Parameter,
@@ -429,3 +431,15 @@ def test_a_release_of_nothing_that_is_registered_is_refused(trimmed):
         sv.load(replace(release, question="another"))
     with pytest.raises(InvalidRelease):
         sv.load(replace(release, estimator={"name": "TrimmedMean"}))
+
+
+@pytest.mark.parametrize("name", [name for name, one in list_questions().items() if one.core])
+def test_books_and_releases_cannot_tell_a_core_from_its_estimator(name):
+    question = list_questions()[name]
+    core, whole = question.load_core(), question.load_class()
+    assert issubclass(whole, core)
+    assert not issubclass(core, BaseEstimator)
+    assert encode_question(core()) == encode_question(whole())
+    assert name_class(core()) == whole.__name__
+    assert name_class(type("Mine", (whole,), {})()) == "Mine"
+    assert core().get_params() == whole().get_params()

@@ -37,6 +37,7 @@ from sottovoce.estimator import (
     Payment,
     get_budgets,
     make_release,
+    name_class,
     plan_budgets,
     plan_dataset,
 )
@@ -117,7 +118,7 @@ def encode_question(question: Estimator, about: Any = "") -> list[Any]:
     told: dict[str, Any] = getattr(question, "asked_parameters", question.get_params)()
     later = getattr(question, "later", ())
     given = {name: value for name, value in told.items() if name not in later or value is not None}
-    return [type(question).__name__, given, about]
+    return [name_class(question), given, about]
 
 
 def compute_earlier_fingerprint(asked: list[Any], people: Array, *others: Array) -> str:

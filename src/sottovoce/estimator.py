@@ -16,7 +16,7 @@ Payer (booking.py), what pays for a release.
     ModelSteps        a model of labels by features within declared bounds
     RegressionSteps   a model whose label is a number
 
-What these need of scikit-learn is added in estimators/base.py. What a fitted model keeps: its
+What models have of scikit-learn is added in estimators/base.py. What a fitted model keeps: its
 release, and what follows from the release alone. Nothing un-noised.
 """
 
@@ -83,7 +83,14 @@ from sottovoce.errors import (
 from sottovoce.guarantee import Guarantee
 from sottovoce.plan import Plan
 from sottovoce.release import LEVEL, Intervals, Release
-from sottovoce.schema import BoundsLike, Schema, check_missing_constant, encode_bounds, to_interval
+from sottovoce.schema import (
+    BoundsLike,
+    Schema,
+    check_missing_constant,
+    encode_bounds,
+    is_between,
+    to_interval,
+)
 
 
 class Estimator(Protocol):
@@ -477,6 +484,15 @@ def attach_intervals(estimator: Any, release: Release) -> dict[str, Any] | None:
     return None
 
 
+def name_class(estimator: Any) -> str:
+    """Returns the name of an estimator's class, as books and releases know it: that of the public
+    class, if it is the core of one.
+    """
+    kind = type(estimator)
+    name: str = vars(kind).get("stands_for", kind.__name__)  # a subclass has a name of its own
+    return name
+
+
 def describe_estimator(estimator: Estimator, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Return what a release says about the estimator that made it: its class and its bounds.
 
@@ -502,7 +518,7 @@ def describe_estimator(estimator: Estimator, plan: Plan, rows: Dataset) -> dict[
     features = plan.parameters.get("features", ())
     names = {name["name"] for name in features if isinstance(name, dict)}
     # what goes around an estimator is among the parameters
-    about: dict[str, Any] = {"name": getattr(estimator, "recorded_class", type(estimator).__name__)}
+    about: dict[str, Any] = {"name": getattr(estimator, "recorded_class", name_class(estimator))}
     if rows.parts:  # each has its own
         return about
     if isinstance(bounds, Schema):
@@ -716,6 +732,37 @@ def release_unbooked(
     return make_release(estimator, replace(dataset, budgets=nameless))[1]
 
 
+def get_association(given: Any) -> float:
+    """Returns how far models of people with one budget may lie apart, as a share of a spread; 0
+    unless it is given.
+    """
+    if given is None:
+        return 0.0
+    if not is_between(given, -1e-300, 1e9):
+        raise InvalidParameter(
+            "association is not a number from 0 on.",
+            "It says how far people with one budget may differ from everybody, as a share of the "
+            "spread.",
+            "Pass a public guess such as 0.2, 0 if budgets go along with nothing, or nothing.",
+            parameter="association",
+        )
+    return float(given)
+
+
+def get_owners(budgets: Budgets) -> Array:
+    """Returns the person of every row; refuses budgets that do not know."""
+    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
+        raise InvalidParameter(
+            "These budgets do not say which row is whose.",
+            "",
+            "Build them with Budgets.of.",
+            parameter="epsilon",
+        )
+    if budgets.owner is None:
+        return np.arange(budgets.n_people)
+    return budgets.owner
+
+
 class ColumnSteps(Estimator):
     """The steps of a question about one column; a subclass says what it asks, plans and answers."""
 
@@ -831,6 +878,11 @@ class ModelSteps(Estimator):
     bounds: BoundsLike | None
     later: tuple[str, ...] = ("missing",)  # what older books do not know about a question
     _recoding: Recoding
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the constructor by name; scikit-learn's own, where a model has it."""
+        given = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in sorted(given)}
 
     def fit(
         self,

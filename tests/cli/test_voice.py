@@ -215,18 +215,21 @@ app()
 @pytest.mark.parametrize(
     ("question", "unused"),
     [
-        ("mean", {"scipy.special", "scipy.linalg", "sklearn", "joblib"}),
-        ("count", {"scipy.special", "scipy.linalg", "sklearn", "joblib"}),
-        # A model is a scikit-learn estimator, which loads the better part of SciPy.
-        ("ridge", set()),
+        ("mean", {"scipy.special"}),
+        ("count", {"scipy.special"}),
+        ("quantile", {"scipy.optimize"}),
+        ("ridge", {"scipy.special", "sottovoce.estimators.ridge_adassp"}),
+        ("logistic", {"scipy.optimize"}),
     ],
 )
 def test_a_plan_loads_no_package_that_it_does_not_use(tmp_path, question, unused):
     """They take longer to load than the plan takes to make; nothing is timed here."""
     lines = [f"p{i},{i % 7},{('no', 'yes')[i % 2]},{(0.1, 1, 3)[i % 3]}" for i in range(200)]
     (tmp_path / "table.csv").write_text("\n".join(["id,cost,smoker,epsilon", *lines]))
+    label = "smoker" if question == "logistic" else "cost"
     (tmp_path / "schema.toml").write_text(
-        'label = "cost"\nperson = "id"\nbudget = "epsilon"\n[columns.cost]\nlow = 0\nhigh = 10\n'
+        f'label = "{label}"\nperson = "id"\nbudget = "epsilon"\n'
+        "[columns.cost]\nlow = 0\nhigh = 10\n"
         '[columns.smoker]\nlevels = ["no", "yes"]\n'
     )
     code = """
@@ -236,7 +239,7 @@ atexit.register(lambda: print("\\nloaded:", *sorted(sys.modules)))
 app()
 """
     words = ["plan", question, "table.csv", "--schema", "schema.toml"]
-    if question == "mean":
+    if question in ("mean", "quantile"):
         words += ["--column", "cost"]
     told = subprocess.run(
         [sys.executable, "-c", code, *words],
@@ -246,6 +249,31 @@ app()
         check=True,
     )
     loaded = set(told.stdout.split("loaded:")[1].split())
-    never = {"opendp", "duckdb", "sqlite3", "fastapi"}
+    never = {
+        "opendp",
+        "duckdb",
+        "sqlite3",
+        "fastapi",
+        "pandas",
+        "sklearn",
+        "joblib",
+        "scipy.linalg",
+    }
     assert not loaded & (never | unused)
     assert "sottovoce.plan" in loaded
+
+
+def test_arrow_that_was_loaded_without_pandas_still_knows_a_data_frame():
+    code = """
+import sys
+from sottovoce.cli.start import load_arrow
+load_arrow()
+import pyarrow as pa
+assert pa.array([1]).to_numpy().tolist() == [1] and "pandas" not in sys.modules
+import pandas as pd
+frame = pd.DataFrame({"a": [1.0, None], "b": pd.Categorical(["x", "y"])})
+table = pa.Table.from_pandas(frame)
+assert table["a"].null_count == 1 and pa.types.is_dictionary(table["b"].type)
+assert table.to_pandas().equals(frame)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

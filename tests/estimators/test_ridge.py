@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.special import ndtri
 from scipy.stats import mannwhitneyu
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -21,7 +22,7 @@ import sottovoce as sv
 from sottovoce import errors
 from sottovoce.booking import compute_earlier_fingerprint, encode_question
 from sottovoce.data.encoding import Recoding, make_contrasts
-from sottovoce.estimators import ridge_statistics
+from sottovoce.estimators import ridge_errors, ridge_statistics
 from sottovoce.estimators.ridge_recipe import BudgetTotals, cap_budgets
 
 rng0 = np.random.default_rng(0)
@@ -432,7 +433,7 @@ def test_recoding_is_undone_exactly():
     recoding = Recoding.of_schema(SCHEMA)
     table, _ = frame(50)
     from sottovoce.arrays import to_matrix
-    from sottovoce.estimators.base import predict_linear
+    from sottovoce.estimators.model_intervals import predict_linear
 
     raw = to_matrix(table, recoding)
     slopes = np.linspace(-1, 1, recoding.width)
@@ -690,3 +691,8 @@ def test_predictions_stay_within_the_range_of_the_label():
     unclipped = ridge.intercept_ + steep * ridge.coef_[0]
     assert unclipped.max() > 1
     assert ridge.predict(steep[:, None]) == pytest.approx(np.clip(unclipped, 0, 1))
+
+
+def test_half_of_a_normal_law_reaches_as_far_as_scipy_says():
+    assert ridge_errors.count_deviations(0.5) == ndtri(0.75)
+    assert ridge_errors.count_deviations(0.7) == ndtri((1 + 0.7) / 2)

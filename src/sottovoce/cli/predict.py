@@ -233,7 +233,7 @@ class LinearFunction:
 
     def __call__(self, raw: Floats) -> Floats:
         """Returns the function's value for each row, numbers clipped to their bounds."""
-        from sottovoce.estimators.base import predict_linear
+        from sottovoce.estimators.model_intervals import predict_linear
 
         if self.ball is None:
             return predict_linear(self.recoding, raw, self.intercept, self.coefficients)
@@ -302,7 +302,7 @@ class ReleasedModel:
 
     def predict_batch(self, batch: Any) -> dict[str, Any]:
         """Returns what is told of each row, as the estimator's predict and predict_proba would."""
-        from sottovoce.estimators.base import clip_to_label
+        from sottovoce.estimators.model_intervals import clip_to_label
 
         raw = self._read_features(batch)
         values = [function(raw) for function in self.functions]

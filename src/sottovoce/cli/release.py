@@ -37,6 +37,7 @@ from sottovoce.cli.console import (
 from sottovoce.cli.options import LedgerOptions
 from sottovoce.cli.report import COMMANDS as REPORTS
 from sottovoce.cli.report import make_report_command
+from sottovoce.cli.start import load_arrow
 from sottovoce.estimators import Parameter, Question, list_questions
 from sottovoce.estimators.baseline_options import (
     BOOKED_PARAMETERS,
@@ -216,11 +217,11 @@ def prepare_question(
     given = {**given, **_read_numbers_or_words(question.parameters, given)}
     said = question.complete_options(said)
     parameters = question.complete_parameters(given)
-    asked: Any = make_estimator(question.load_class(), said, **parameters)
+    asked: Any = make_estimator(question.load_core(), said, **parameters)
     # Public rows are checked as they are read, and not part of the trial, which would be slow with
     # them.
     if public is not None:
-        asked = asked.set_params(public=read_public_rows(said, public))
+        asked.public = read_public_rows(said, public)
     return said, asked
 
 
@@ -324,6 +325,7 @@ def read_common_options(
     """The options of every question: whose rows, whose budgets, read by what, and where the
     answer goes.
     """
+    load_arrow()
     from sottovoce.data.engine import TextFormat
     from sottovoce.data.source import DataSource
 

@@ -6,6 +6,11 @@ Loading libraries takes most of the time of a short command, and Ctrl-C then mee
 that cannot raise anything, such as the callback by which an import gives its lock back. There
 Python drops a KeyboardInterrupt and goes on. An interrupt that was dropped is sent once more, until
 it takes part; and an error that a library made of one is taken for what it was.
+
+Arrow is loaded without pandas, which takes longer than a plan does. When it first makes a value,
+Arrow loads pandas if that is installed, to know a data frame when it sees one. At the terminal a
+table is a file, and none is seen. Arrow asks once; where it is passed a data frame after all, as by
+the engine of Dask, it asks again.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ from contextlib import suppress
 
 TYPE_CHECKING = False  # typing takes longer to load than all of this
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Sequence
+    from types import FrameType, ModuleType
 
 UNEXPECTED = 1
 INTERRUPTED_EXIT = 130
@@ -103,3 +109,27 @@ def _send() -> None:
         signal.pthread_kill(main_thread, signal.SIGINT)  # also wakes it where it waits
     else:
         signal.raise_signal(signal.SIGINT)
+
+
+class _NoPandas:
+    """A place to look for modules in that says of pandas that there is none."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def load_arrow() -> None:
+    """Loads Arrow, and lets it ask for pandas while there seems to be none."""
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        import pyarrow as pa
+
+        pa.scalar(True)
+    finally:
+        sys.meta_path.remove(_NoPandas)

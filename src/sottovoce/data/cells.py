@@ -38,7 +38,7 @@ from sottovoce.data.cell_columns import (
     write_period,
 )
 from sottovoce.data.engine import as_floats
-from sottovoce.data.grouping import GroupKey
+from sottovoce.data.kernels import GroupKey
 from sottovoce.data.predicate import Predicate, find_constants
 from sottovoce.errors import InvalidParameter, MissingColumn, SottovoceError, WrongType
 from sottovoce.schema import (

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from sottovoce.data.cell_columns import EPOCH, MOST_WHOLE, NO_DAY, find_levels, is_text, read_days
 from sottovoce.data.engine import as_floats
-from sottovoce.data.grouping import GroupKey
+from sottovoce.data.kernels import GroupKey
 from sottovoce.errors import InvalidParameter
 from sottovoce.schema import (
     Column,

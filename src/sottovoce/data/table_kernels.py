@@ -26,16 +26,19 @@ from numpy.typing import NDArray
 from sottovoce.arrays import Array, Floats, Integers
 from sottovoce.data.cells import Cells
 from sottovoce.data.engine import GroupLookup, NameIndex, as_array, as_floats
-from sottovoce.data.grouping import (
+from sottovoce.data.kernels import (
     GROUP_BITS,
     GROUP_ROWS,
     GROUP_SUMS,
     GROUP_VALUES,
+    PIECE_ROWS,
+    VALUE_LIMB,
+    WEIGHT_LIMB,
     GroupedSum,
     Grouping,
     GroupKey,
+    Quantiser,
 )
-from sottovoce.data.kernels import PIECE_ROWS, VALUE_LIMB, WEIGHT_LIMB, Quantiser
 from sottovoce.errors import InvalidParameter
 
 #: A row's weight, and all weights of a table together, stay at or below these.

@@ -184,6 +184,9 @@ class Question:
         whether it promises pure ε by replacement, as the questions of a report do.
     offered :
         whether it is offered outside Python. Releases of the others can be loaded too.
+    core :
+        module and class that plans and answers as the estimator does, without scikit-learn; None
+        where the estimator does without.
     """
 
     name: str
@@ -201,6 +204,7 @@ class Question:
     shared: bool = True
     offered: bool = True
     also_recorded_as: str | None = None
+    core: str | None = None
 
     @property
     def predicts(self) -> bool:
@@ -215,6 +219,11 @@ class Question:
     def load_class(self) -> Any:
         """Load the class of the estimator."""
         module, _, name = self.estimator.partition(":")
+        return getattr(import_module(module), name)
+
+    def load_core(self) -> Any:
+        """Load the class that plans and answers as the estimator does, but need not predict."""
+        module, _, name = (self.core or self.estimator).partition(":")
         return getattr(import_module(module), name)
 
     def load_replay(self) -> Any:
@@ -463,6 +472,7 @@ _BUILT_IN = (
     Question(
         "ridge",
         "sottovoce.estimators.ridge:Ridge",
+        core="sottovoce.estimators.ridge_core:RidgeCore",
         recorded_as="ridge",
         title="Linear model of a column",
         summary="A linear model of the label on the features that the schema describes.",
@@ -528,6 +538,7 @@ _BUILT_IN = (
     Question(
         "logistic",
         "sottovoce.estimators.logistic:LogisticRegression",
+        core="sottovoce.estimators.logistic_core:LogisticCore",
         recorded_as="logistic regression",
         title="Classifier: the odds of its levels",
         summary="A classifier: the odds of the label's classes, given the features that the "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What models inherit: scikit-learn's base classes with types. How they are read, planned and
-fitted is in estimator.py; what needs no scikit-learn is in column.py.
+fitted is in estimator.py; what needs no scikit-learn is in column.py and model_intervals.py.
 
 scikit-learn ships no types, so that every attribute of a class that inherits from it would be
 accepted by a type checker: a misspelt one, too. What type checkers see here is what estimators
@@ -11,21 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce.arrays import Array, ColumnLike, Floats, TableLike, to_matrix
-from sottovoce.budgets import Budgets
-from sottovoce.data.encoding import Recoding
-from sottovoce.errors import InvalidParameter
 from sottovoce.estimator import (
     ModelSteps,
     RegressionSteps,
 )
 from sottovoce.estimators.column import IntervalEstimator
+from sottovoce.estimators.model_intervals import clip_to_label, predict_linear
 from sottovoce.guarantee import Guarantee
 from sottovoce.release import LEVEL, Release, no_interval_error
-from sottovoce.schema import is_between
 
 if TYPE_CHECKING:
 
@@ -160,64 +156,3 @@ class LinearRegressor(RegressorMixin, ModelEstimator, RegressionSteps):
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         predicted = predict_linear(self._recoding, raw, self.intercept_, self.coef_)
         return clip_to_label(predicted, self.release_)
-
-
-def predict_linear(
-    recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats
-) -> Floats:
-    """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their
-    own coefficient; rows longer than a declared norm are shortened before, as in fit.
-    """
-    raw = recoding.shorten(raw)
-    total = np.full(len(raw), float(intercept))
-    at = 0
-    for j, feature in enumerate(recoding.features):
-        if feature.levels:
-            own = np.append(coefficients[at : at + len(feature.levels)], 0.0)
-            known = (raw[:, j] >= 0) & (raw[:, j] < len(feature.levels))
-            total += own[np.where(known, raw[:, j], -1).astype(np.int64)]
-            at += len(feature.levels)
-        else:
-            total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
-            at += 1
-    return total
-
-
-def clip_to_label(predicted: Floats, release: Release) -> Floats:
-    """Returns predictions within the range that a release declares for its label, if it does."""
-    label = release.parameters.get("label")
-    if label is None:
-        return predicted
-    low, high = label
-    return np.asarray(np.clip(predicted, low, high), dtype=np.float64)
-
-
-def get_association(given: Any) -> float:
-    """Returns how far models of people with one budget may lie apart, as a share of a spread; 0
-    unless it is given.
-    """
-    if given is None:
-        return 0.0
-    if not is_between(given, -1e-300, 1e9):
-        raise InvalidParameter(
-            "association is not a number from 0 on.",
-            "It says how far people with one budget may differ from everybody, as a share of the "
-            "spread.",
-            "Pass a public guess such as 0.2, 0 if budgets go along with nothing, or nothing.",
-            parameter="association",
-        )
-    return float(given)
-
-
-def get_owners(budgets: Budgets) -> Array:
-    """Returns the person of every row; refuses budgets that do not know."""
-    if budgets.codes is None or (budgets.unit == "person" and budgets.owner is None):
-        raise InvalidParameter(
-            "These budgets do not say which row is whose.",
-            "",
-            "Build them with Budgets.of.",
-            parameter="epsilon",
-        )
-    if budgets.owner is None:
-        return np.arange(budgets.n_people)
-    return budgets.owner

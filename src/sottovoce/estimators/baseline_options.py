@@ -166,7 +166,8 @@ def wrap(question: Question, estimator: Any, given: Mapping[str, Any]) -> Any:
         return estimator
     _refuse_unsuited(question, estimator, name)
     module = import_module("sottovoce.estimators.baselines")
-    made = getattr(module, BASELINES[name].kind)(estimator, **stated)
+    whole = question.load_class()(**estimator.get_params(deep=False))  # which scikit-learn knows
+    made = getattr(module, BASELINES[name].kind)(whole, **stated)
     if BASELINES[name].picks_rows:
         return made
     return made.to_question()

@@ -51,15 +51,9 @@ from sottovoce.data.engine import Dataset, GroupLookup, get_default_engine
 from sottovoce.data.regression_kernels import MOST_COLUMNS, scale_constant
 from sottovoce.data.source import DataSource, describe_rows
 from sottovoce.errors import InvalidData, InvalidParameter
-from sottovoce.estimator import make_budgets, make_release
+from sottovoce.estimator import get_association, get_owners, make_budgets, make_release
 from sottovoce.estimators import erm_mechanism
-from sottovoce.estimators.base import (
-    ModelEstimator,
-    clip_to_label,
-    get_association,
-    get_owners,
-    predict_linear,
-)
+from sottovoce.estimators.base import ModelEstimator
 from sottovoce.estimators.column import LoadableEstimator
 from sottovoce.estimators.erm_mechanism import (
     CONSTANT,
@@ -81,7 +75,9 @@ from sottovoce.estimators.model_intervals import (
     EARLIER,
     Ends,
     IntervalsByFunction,
+    clip_to_label,
     list_coefficient_functions,
+    predict_linear,
 )
 from sottovoce.noise.source import RATE_BITS
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality

@@ -59,20 +59,16 @@ from sottovoce.errors import (
     InvalidParameter,
     MissingValues,
 )
-from sottovoce.estimator import make_budgets, make_release, read_source
+from sottovoce.estimator import get_owners, make_budgets, make_release, read_source
 from sottovoce.estimators import mean
-from sottovoce.estimators.base import (
-    LinearModel,
-    RegressorMixin,
-    clip_to_label,
-    get_owners,
-)
+from sottovoce.estimators.base import LinearModel, RegressorMixin
 from sottovoce.estimators.column import LoadableEstimator
 from sottovoce.estimators.curvature import BoughtShare
 from sottovoce.estimators.model_intervals import (
     EARLIER,
     UNEQUAL_SPREAD,
     Ends,
+    clip_to_label,
     compute_sum_half_width,
     join_prediction_ends,
     name_ends,

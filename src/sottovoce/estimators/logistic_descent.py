@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from sottovoce.budgets import BudgetGroups, Budgets
 from sottovoce.data.encoding import Recoding, describe_model
 from sottovoce.data.engine import Dataset
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimator import get_association
 from sottovoce.estimators import erm_mechanism
-from sottovoce.estimators.base import get_association
-from sottovoce.estimators.erm import ERM, make_erm_plan, run_erm
 from sottovoce.estimators.erm_mechanism import (
     FullBatchAccountant,
     RowSizes,
@@ -37,6 +36,9 @@ from sottovoce.plan import Plan
 from sottovoce.release import Release
 from sottovoce.schema import MEASURE, Bounds, is_between
 from sottovoce.solvers.losses import LossShape
+
+if TYPE_CHECKING:
+    from sottovoce.estimators.erm import ERM
 
 #: How classes are told apart, as a release says it.
 TWO_CLASSES = "two classes"
@@ -111,6 +113,8 @@ class DescentSteps:
     _refuse_unknown: Any
 
     def _release_descent(self, plan: Plan, rows: Dataset, recoding: Recoding) -> Release:
+        from sottovoce.estimators.erm import run_erm  # loads scikit-learn
+
         with report_steps(False, plan.parameters["steps"]) as watch:
             theta = run_erm(self._make_descent(), plan, rows, watch)
         model = describe_model(recoding, theta[0] / 2, theta[1:])
@@ -118,6 +122,8 @@ class DescentSteps:
 
     def _make_descent(self) -> ERM:
         """The descent that stands in for noise in the objective."""
+        from sottovoce.estimators.erm import ERM
+
         return ERM(
             "logistic",
             bounds=self.bounds,
@@ -143,6 +149,8 @@ class DescentSteps:
         return prefers_gaussian(budgets.kinds, recoding.width, float(self.delta))
 
     def _plan_descent(self, budgets: Budgets, recoding: Recoding) -> Plan:
+        from sottovoce.estimators.erm import make_erm_plan
+
         label = {"classes": list(self._get_classes().values)}
         plan = make_erm_plan(self._make_descent(), budgets, recoding, label, choose_schedule)
         told = {"neighbours": self.neighbours, "association": get_association(self.association)}

@@ -30,9 +30,8 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-import scipy
+import scipy  # whose parts are loaded where they are used
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from sottovoce import units
 from sottovoce.accounting import kappa
@@ -448,7 +447,9 @@ def compute_error_bound(
     ridge = float(mechanism.ridge.min())
     beta = float(norm or 0)
     if not beta:
-        output = float(gammaincinv(mechanism.functions * mechanism.body.width, 1 - delta / 2))
+        output = float(
+            scipy.special.gammaincinv(mechanism.functions * mechanism.body.width, 1 - delta / 2)
+        )
         scale = compute_output_scale(person_weights, mechanism, rate)
         beta = bound_norm(tilt, ridge) + output * scale / math.sqrt(ridge)
     mu = beta * length / math.log(2) * (2 + math.sqrt(math.log(2 / delta) / 2))
@@ -459,7 +460,7 @@ def _bound_tilt(mechanism: NoisyObjective, rate: float, delta: float) -> float:
     """Returns what ‖b‖ exceeds with probability δ at most."""
     if isinstance(mechanism.body, UnitBall):
         size = mechanism.freedoms * mechanism.body.width
-        return 2 * mechanism.doubt / rate * float(gammaincinv(size, 1 - delta))
+        return 2 * mechanism.doubt / rate * float(scipy.special.gammaincinv(size, 1 - delta))
     # E‖b‖² is known, and Markov's inequality does for a bound that is for comparing plans.
     return math.sqrt(mechanism.freedoms * float((mechanism.deviations(rate) ** 2).sum()) / delta)
 

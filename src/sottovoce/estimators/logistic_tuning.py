@@ -31,7 +31,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtri, softmax
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce.arrays import Floats, check_same_length, to_matrix
 from sottovoce.budgets import Budgets
@@ -438,7 +438,7 @@ def make_noise_directions(d: int) -> Floats:
     is protected by them.
     """
     words = np.frombuffer(hashlib.shake_256(b"sottovoce").digest(8 * NOISES * d), dtype=np.uint64)
-    normal = ndtri((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(NOISES, d)
+    normal = scipy.special.ndtri((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(NOISES, d)
     return np.asarray(
         2 * d * normal / np.linalg.norm(normal, axis=1, keepdims=True), dtype=np.float64
     )
@@ -472,7 +472,7 @@ def _fit_classes_roughly(
 
     def terms(theta: Any, extended: bool) -> tuple[float, Any, Any]:
         margins = rows @ theta.reshape(K, d).T
-        chances = softmax(margins, axis=1)
+        chances = scipy.special.softmax(margins, axis=1)
         bend = np.zeros((K, d, K, d))
         for k, other in product(range(K), range(K)):
             share = chances[:, k] * ((k == other) - chances[:, other])
@@ -551,7 +551,7 @@ def estimate_probability_error(kept: float, noise: float) -> float:
     nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
     mass = mass / mass.sum()
     f = LOG_ODDS * nodes[:, None]
-    apart = expit(f) - expit(kept * f + noise * nodes[None, :])
+    apart = scipy.special.expit(f) - scipy.special.expit(kept * f + noise * nodes[None, :])
     return math.sqrt(float(mass @ apart**2 @ mass))
 
 

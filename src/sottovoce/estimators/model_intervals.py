@@ -31,7 +31,6 @@ import scipy  # whose parts are loaded where they are used
 
 from sottovoce.arrays import Floats, TableLike, to_matrix
 from sottovoce.data.encoding import Recoding
-from sottovoce.estimators.base import predict_linear
 from sottovoce.release import Intervals, Release
 
 #: Rows may vary more where they count most: this many times the variance that rows of equal spread
@@ -482,6 +481,36 @@ def explain_no_interval(level: float, why: str) -> Intervals:
         of="the coefficients of the population",
         why=why,
     )
+
+
+def predict_linear(
+    recoding: Recoding, raw: Floats, intercept: float, coefficients: Floats
+) -> Floats:
+    """Returns intercept + Σ coefficient·feature, numbers clipped to their bounds, levels by their
+    own coefficient; rows longer than a declared norm are shortened before, as in fit.
+    """
+    raw = recoding.shorten(raw)
+    total = np.full(len(raw), float(intercept))
+    at = 0
+    for j, feature in enumerate(recoding.features):
+        if feature.levels:
+            own = np.append(coefficients[at : at + len(feature.levels)], 0.0)
+            known = (raw[:, j] >= 0) & (raw[:, j] < len(feature.levels))
+            total += own[np.where(known, raw[:, j], -1).astype(np.int64)]
+            at += len(feature.levels)
+        else:
+            total += coefficients[at] * np.clip(raw[:, j], feature.low, feature.high)
+            at += 1
+    return total
+
+
+def clip_to_label(predicted: Floats, release: Release) -> Floats:
+    """Returns predictions within the range that a release declares for its label, if it does."""
+    label = release.parameters.get("label")
+    if label is None:
+        return predicted
+    low, high = label
+    return np.asarray(np.clip(predicted, low, high), dtype=np.float64)
 
 
 class IntervalsByFunction:

@@ -45,8 +45,13 @@ from sottovoce.estimators.joint_quantiles import (
     measure_noise_constant,
 )
 from sottovoce.estimators.mean import UNSPENT_SHARE, Purchase, tell_purchase
-from sottovoce.estimators.rank_errors import estimate_rank_error, estimate_rank_noise
-from sottovoce.estimators.rank_reach import ODDS, RankReach, draw_reaches
+from sottovoce.estimators.rank_reach import (
+    ODDS,
+    RankReach,
+    draw_reaches,
+    estimate_rank_error,
+    estimate_rank_noise,
+)
 from sottovoce.guarantee import Guarantee
 from sottovoce.noise import source
 from sottovoce.noise.source import MOST_STEPS, Grid, QuantileGrid, SteppedGrid

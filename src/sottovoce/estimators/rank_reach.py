@@ -5,12 +5,15 @@
 One of a few half-widths in steps of a fourth root of 2 is chosen, by the rank that it covers with
 weights of its own. A wider one is favoured over a narrower one by a public factor, so that it does
 not matter how many narrower ones there are.
+
+And how far one quantile is expected to be off, as a share of the rows (accuracy, on the same page).
+Those of several that are chosen together are in joint_quantiles.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 from sottovoce.budgets import Budgets
 from sottovoce.estimators.mean import Purchase
 from sottovoce.noise import source
-from sottovoce.plan import Plan, find_rank_margin, measure_inequality
+from sottovoce.plan import ExpectedError, Plan, find_rank_margin, measure_inequality
 from sottovoce.release import LEVEL
 from sottovoce.weights import Weights
 
@@ -33,6 +36,9 @@ NARROWEST = 1 / 32
 #: together are then so likely, over it.
 FAVOUR = 1.3
 ODDS = 1 / (FAVOUR - 1)
+#: Up to a scale of so many rows the ranks are added up one by one, so many rows to each side.
+FEW_ROWS = 8
+REACH = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,3 +174,63 @@ def score_reaches(
     aimed = min(round(Fraction(aim) * total), total)
     scores: NDArray[np.int64] = np.maximum(aimed - covered, narrower - aimed)
     return np.maximum(scores, 0, out=scores)
+
+
+def estimate_rank_error(
+    q: float,
+    association: float,
+    budgets: Budgets,
+    weights: Weights,
+    spread: float,
+    width: float,
+    noise: float,
+) -> ExpectedError:
+    """Root mean square of F(t) − q, F the plain share of rows at or below t, and what it is made
+    of.
+
+    Values are taken as spread evenly over a part of the bounds; the theory page has the sums and
+    integrals.
+    """
+    squares, moved = measure_inequality(budgets, weights)
+    error = ExpectedError(
+        classical="the plain quantile",
+        unit="as a share of the rows (rank)",
+        noise=noise,
+        sampling=math.sqrt(q * (1 - q) * squares),
+        bias=association * moved,
+        assumed=f"Assumed: values spread evenly over {spread:.0%} of the bounds.",
+        representative=1 - moved / 2,
+    )
+    return replace(error, in_column=error.total * spread * width)
+
+
+def estimate_rank_noise(q: float, scale: float, spread: float, concentration: float) -> float:
+    """Returns the root mean square rank error that the choice of a point makes.
+
+    The chosen t has rank p with density ∝ exp(−|p − q|/scale) over the part that values fill, and
+    two lumps at rank 0 and 1 for the points outside it. Ranks are multiples of one row's weight,
+    which shows where the scale is no more than a few rows; gaps between neighbours vary as those of
+    random values do, which adds 3/16 of a row over the scale.
+    """
+    rows = max(round(1 / concentration), 1)
+    uneven = 1 + 3 / 16 / max(scale * rows, 1.0)
+    if scale * rows < FEW_ROWS:
+        ranks = (
+            np.arange(
+                max(math.floor(q * rows) - REACH, 0), min(math.ceil(q * rows) + REACH, rows) + 1
+            )
+            / rows
+        )
+        apart = np.concatenate([np.abs(ranks - q), [q, 1 - q]])
+        size = np.append(np.full(len(ranks), spread / rows), [(1 - spread) / 2] * 2)
+        likely = size * np.exp((apart.min() - apart) / scale)
+        return min(math.sqrt(uneven * float(likely @ apart**2) / float(likely.sum())), 1.0)
+    mass = second = 0.0
+    for side in (q, 1 - q):
+        tail = math.exp(-side / scale)
+        mass += spread * scale * -math.expm1(-side / scale) + (1 - spread) / 2 * tail
+        # ∫₀^side x²·e^(−x/scale) dx, by the incomplete gamma function: the plain form cancels for
+        # large scales.
+        inside = 2 * scale**3 * float(scipy.special.gammainc(3, side / scale))
+        second += spread * inside + (1 - spread) / 2 * tail * side**2
+    return min(math.sqrt(uneven * second / mass), 1.0)

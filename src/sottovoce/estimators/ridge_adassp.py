@@ -56,7 +56,7 @@ from sottovoce.schema import MEASURE, Interval, is_between
 from sottovoce.weights import Weights, solve_row_weights
 
 if TYPE_CHECKING:
-    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.estimators.ridge_core import RidgeCore
 
 #: The parts of everybody's ρ that buy margins, moments and each round. Chosen on made tables.
 SHARES = (0.2, 0.4, 0.15, 0.25)
@@ -81,7 +81,7 @@ OF = (
 FROM_ROUNDS = "the released variance of residuals, times 1.8 for rows of unequal spread"
 
 
-def validate(ridge: Ridge, label: Interval, width: int) -> None:
+def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
     """Refuses budgets that are neither ρ nor ε at a δ, and what this method cannot fit."""
     if ridge.rho == (ridge.delta is not None):
         raise InvalidParameter(
@@ -153,7 +153,7 @@ def list_stages(slopes: int) -> list[StageAccount]:
     ]
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+def plan_for(ridge: RidgeCore, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the adaptive sums."""
     validate(ridge, label, recoding.width)
     kinds = budgets.kinds
@@ -215,14 +215,14 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     )
 
 
-def describe_delta(ridge: Ridge) -> dict[str, float]:
+def describe_delta(ridge: RidgeCore) -> dict[str, float]:
     """δ as public JSON, where there is one."""
     if ridge.delta is None:
         return {}
     return {"delta": float(ridge.delta)}
 
 
-def convert_grants(ridge: Ridge, kinds: BudgetGroups) -> units.Units:
+def convert_grants(ridge: RidgeCore, kinds: BudgetGroups) -> units.Units:
     """Returns what each kind grants in units of ρ: the most that Gaussian noise may lose within
     (ε, δ).
     """
@@ -293,7 +293,7 @@ def read_noise(noise: dict[str, Any]) -> StageNoise:
     return StageNoise(margins, moments, tuple(rounds))
 
 
-def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: RidgeCore, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Reads the rows once a stage and returns theta with the noisy sums it came from."""
 
     def observe(place: int, row_map: RowMap) -> Floats:

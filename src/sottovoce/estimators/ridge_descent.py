@@ -17,9 +17,8 @@ from sottovoce.budgets import Budgets
 from sottovoce.data.encoding import Recoding
 from sottovoce.data.engine import Dataset
 from sottovoce.errors import InvalidParameter
+from sottovoce.estimator import get_owners
 from sottovoce.estimators import ridge_adassp
-from sottovoce.estimators.base import get_owners
-from sottovoce.estimators.erm import ERM, find_descent_ends, make_erm_plan, run_erm
 from sottovoce.estimators.erm_mechanism import PERSON, report_steps
 from sottovoce.estimators.model_intervals import Ends
 from sottovoce.estimators.ridge_errors import (
@@ -34,7 +33,8 @@ from sottovoce.schema import Interval
 from sottovoce.solvers.losses import LOSSES
 
 if TYPE_CHECKING:
-    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.estimators.erm import ERM
+    from sottovoce.estimators.ridge_core import RidgeCore
 
 LOSS = "squared"
 #: Where every other method is expected to miss least squares by so much, in units of half the
@@ -58,7 +58,7 @@ MOST_WIDE_ERROR = 0.18
 MOST_WIDE_SUMS_ERROR = 0.15
 
 
-def validate(ridge: Ridge, label: Interval, width: int) -> None:
+def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
     """Refuses budgets that are not ε at a δ, and what this method cannot fit."""
     if ridge.delta is None or ridge.rho:
         raise InvalidParameter(
@@ -75,11 +75,13 @@ def list_people(budgets: Budgets) -> dict[str, Array]:
     return {PERSON: get_owners(budgets)}
 
 
-def make_descent(ridge: Ridge, half: float) -> ERM:
+def make_descent(ridge: RidgeCore, half: float) -> ERM:
     """The risk minimisation that stands for the regression; ``half`` is that of the label's range.
 
     Labels that lie apart by the association do so by this many spreads of a usual prediction.
     """
+    from sottovoce.estimators.erm import ERM  # loads scikit-learn
+
     association = None
     if ridge.association is not None:
         size = math.sqrt(LOSSES[LOSS].shape.size)
@@ -93,8 +95,10 @@ def make_descent(ridge: Ridge, half: float) -> ERM:
     )
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+def plan_for(ridge: RidgeCore, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the descent."""
+    from sottovoce.estimators.erm import make_erm_plan
+
     validate(ridge, label, recoding.width)
     half = (label[1] - label[0]) / 2
     plan = make_erm_plan(make_descent(ridge, half), budgets, recoding, {"label": list(label)})
@@ -125,8 +129,10 @@ def estimate_error_parts(plan: Plan, facts: PublicFacts, half: float) -> Squared
     )
 
 
-def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: RidgeCore, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Reads the rows once a step and returns theta."""
+    from sottovoce.estimators.erm import run_erm
+
     low, high = plan.parameters["label"]
     with report_steps(False, plan.parameters["steps"]) as watch:
         return {"theta": run_erm(make_descent(ridge, (high - low) / 2), plan, rows, watch)}
@@ -134,6 +140,8 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
 
 def find_ends(release: Release, functions: Floats, level: float) -> Ends | str:
     """Returns the ends of the intervals of these functions of θ, or why there are none."""
+    from sottovoce.estimators.erm import find_descent_ends
+
     low, high = release.parameters["label"]
     return find_descent_ends(release, functions, level, (high - low) / 2)
 

@@ -241,6 +241,9 @@ INTERCEPT_MOMENT = 1 / 4  # the squared intercept column
 #: be divided among directions, in parts of an equal share: more where columns go together.
 BALL_FILLED = 0.65
 BALL_PARTS = (1.5, 0.8, 0.25)
+#: Deviations of a normal law that a window with half of it reaches to either side. Plans for small
+#: budgets need no other: SciPy's functions take longer to load than such a plan takes to make.
+HALF_REACH = 0.6744897501960817
 
 
 @dataclass(frozen=True)
@@ -534,3 +537,10 @@ def integrate_noise_moments(slopes: int, a1: float, a2: float) -> tuple[float, f
     mass = integral(p + 1, 0)
     scale = (p + 1) * (p + 2) / mass / least**2
     return scale * integral(p + 3, 2), scale * integral(p + 3, 0) * (p + 2) / (3 * p)
+
+
+def count_deviations(part: float) -> float:
+    """Returns how many deviations to either side a window with this part of a normal law has."""
+    if part == 0.5:
+        return HALF_REACH
+    return float(scipy.special.ndtri((1 + part) / 2))

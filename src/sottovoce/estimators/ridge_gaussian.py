@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-import scipy.special
+import scipy  # whose parts are loaded where they are used
 
 from sottovoce import units
 from sottovoce.accounting.renyi import gaussian_delta

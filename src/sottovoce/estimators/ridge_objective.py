@@ -120,7 +120,7 @@ from sottovoce.solvers import newton
 from sottovoce.weights import Weights
 
 if TYPE_CHECKING:
-    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.estimators.ridge_core import RidgeCore
 
 
 #: The method of this file whose fits of slopes have Gaussian noise.
@@ -780,7 +780,7 @@ class NoGrid:
         return {}
 
 
-def validate(ridge: Ridge, label: Interval, width: int) -> None:
+def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
     """Refuses a scale that labels within these bounds cannot have, and Gaussian noise without δ."""
     if ridge.method == GAUSSIAN:
         validate_gaussian(ridge)
@@ -789,7 +789,7 @@ def validate(ridge: Ridge, label: Interval, width: int) -> None:
     parse_association(ridge.association, half)
 
 
-def validate_gaussian(ridge: Ridge) -> None:
+def validate_gaussian(ridge: RidgeCore) -> None:
     """Refuses what fits with Gaussian noise cannot promise or estimate."""
     if ridge.delta is None or ridge.rho:
         raise InvalidParameter(
@@ -807,7 +807,7 @@ def validate_gaussian(ridge: Ridge) -> None:
         )
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+def plan_for(ridge: RidgeCore, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the default method."""
     validate(ridge, label, recoding.width)
     half = (label[1] - label[0]) / 2
@@ -905,7 +905,7 @@ def choose_weights(
     return Weights.from_integers(kinds, row)
 
 
-def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: RidgeCore, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
     kinds = replace(plan.budgets.kinds, epsilon=plan.guarantee.spent)
@@ -935,14 +935,14 @@ def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
     return content
 
 
-def get_delta(ridge: Ridge) -> float | None:
+def get_delta(ridge: RidgeCore) -> float | None:
     """The δ of fits with Gaussian noise; None where noise is that of pure ε."""
     if ridge.method != GAUSSIAN:
         return None
     return float(ridge.delta)  # type: ignore[arg-type]
 
 
-def get_interval_share(ridge: Ridge) -> float | None:
+def get_interval_share(ridge: RidgeCore) -> float | None:
     """The share that is to buy intervals; what these need is not known for Huber's loss."""
     if ridge.loss == "huber":
         return 0.0
@@ -1006,12 +1006,12 @@ def describe_interval_stage(chosen: StagePlan) -> BoughtShare | None:
     return BoughtShare(chosen.parts[-1].share, "how columns spread and residuals vary")
 
 
-def is_robust(ridge: Ridge) -> bool:
+def is_robust(ridge: RidgeCore) -> bool:
     """Whether thresholds stay at a few deviations, however large budgets are."""
     return ridge.loss in ("robust", "huber")
 
 
-def describe_estimand(ridge: Ridge) -> str:
+def describe_estimand(ridge: RidgeCore) -> str:
     """What is estimated, in words."""
     if is_robust(ridge):
         return (

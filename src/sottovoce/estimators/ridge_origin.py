@@ -69,7 +69,7 @@ from sottovoce.schema import Interval
 from sottovoce.weights import Weights
 
 if TYPE_CHECKING:
-    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.estimators.ridge_core import RidgeCore
 
 SIZE = "size of labels"
 #: Features are read as the default method reads them.
@@ -106,7 +106,7 @@ def complete(theta: Floats) -> Floats:
     return np.concatenate([np.zeros(1), theta])
 
 
-def validate(ridge: Ridge, label: Interval, width: int) -> None:
+def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
     """Refuses a size that labels within these bounds cannot have, and a share for intervals."""
     if ridge.interval_share:
         raise InvalidParameter(
@@ -228,7 +228,7 @@ def fit_in_stages(
     return centre, fit.make_equation(solved, solved.fitted)
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+def plan_for(ridge: RidgeCore, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of a model through the origin."""
     validate(ridge, label, recoding.width)
     p = recoding.width
@@ -335,7 +335,7 @@ def advise_on_slopes(chosen: StagePlan) -> str:
     )
 
 
-def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: RidgeCore, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Runs the stages and returns theta, rounded to the public grid."""
     low, high = plan.parameters["label"]
     fit = OriginFit(rows, limit_budgets(plan), get_loss(ridge), plan.grid)
@@ -359,7 +359,7 @@ def limit_budgets(plan: Plan) -> Budgets:
     return replace(plan.budgets, kinds=replace(plan.budgets.kinds, epsilon=plan.guarantee.spent))
 
 
-def get_loss(ridge: Ridge) -> str:
+def get_loss(ridge: RidgeCore) -> str:
     """The loss that stages minimise."""
     if ridge.loss == "huber":
         return "huber"

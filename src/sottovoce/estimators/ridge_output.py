@@ -51,7 +51,7 @@ from sottovoce.schema import Interval, is_measurable
 from sottovoce.weights import Weights
 
 if TYPE_CHECKING:
-    from sottovoce.estimators.ridge import Ridge
+    from sottovoce.estimators.ridge_core import RidgeCore
 
 
 #: Up to here solver_error is a theorem.
@@ -69,7 +69,7 @@ THEOREM = Theorem(
 )
 
 
-def validate(ridge: Ridge, label: Interval, width: int) -> None:
+def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
     """Refuses more columns than are covered, and an alpha or a bound that is wrong for so many."""
     d = width + ridge.fit_intercept
     if d > MOST_COLUMNS:
@@ -91,7 +91,7 @@ def validate(ridge: Ridge, label: Interval, width: int) -> None:
         _get_coefficient_bound(ridge.coefficient_bound, 1.0, max(d, 1))
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+def plan_for(ridge: RidgeCore, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of an output method; its accuracy bound is plan.accuracy_bound(...)."""
     validate(ridge, label, recoding.width)
     weights = make_proportional_weights(budgets.kinds)
@@ -143,7 +143,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     )
 
 
-def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: RidgeCore, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Solves the ridge problem on exact sums, adds the noise, and rounds to the public grid."""
     sums = sum_products(rows, plan.weights)
     m = rows.features.width + 1
@@ -259,14 +259,14 @@ def make_centring(method: str, d: int, fit_intercept: bool = True) -> Floats:
     return change
 
 
-def compute_sensitivities(ridge: Ridge, weights: Weights, d: int, lam: float) -> Floats:
+def compute_sensitivities(ridge: RidgeCore, weights: Weights, d: int, lam: float) -> Floats:
     """Returns, by kind, how far one person's rows can move the solution, in the method's
     coordinates.
     """
     return bound_movement(ridge, weights.person / weights.total, d, lam)
 
 
-def bound_movement(ridge: Ridge, person_weight: Floats, d: int, lam: float) -> Floats:
+def bound_movement(ridge: RidgeCore, person_weight: Floats, d: int, lam: float) -> Floats:
     """Returns how far people who weigh so much can move the solution, the solver's error
     included.
     """
@@ -285,7 +285,7 @@ def bound_movement(ridge: Ridge, person_weight: Floats, d: int, lam: float) -> F
     ) + bound_solver_error(lam, R * R, m)
 
 
-def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: float) -> float:
+def choose_ridge(ridge: RidgeCore, facts: PublicFacts, weights: Weights, smallest: float) -> float:
     """Returns the λ of a public grid that has the smallest expected error for typical columns and
     slopes.
     """
@@ -303,7 +303,7 @@ def choose_ridge(ridge: Ridge, facts: PublicFacts, weights: Weights, smallest: f
 
 
 def estimate_error_parts(
-    ridge: Ridge, facts: PublicFacts, lam: float, rate: float
+    ridge: RidgeCore, facts: PublicFacts, lam: float, rate: float
 ) -> SquaredErrorParts:
     """Returns what the solution is expected to miss of least squares; each coordinate's noise has
     variance (d+1)/η².

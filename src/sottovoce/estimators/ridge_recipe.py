@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy  # whose parts are loaded where they are used
 
 from sottovoce import units
 from sottovoce.arrays import Floats, Integers
@@ -37,6 +36,7 @@ from sottovoce.estimators.ridge_errors import (
     StageParameters,
     choose_constant_parameters,
     choose_parameters,
+    count_deviations,
     split_error,
 )
 from sottovoce.estimators.ridge_gaussian import REGULARITIES, GaussianWeights
@@ -134,7 +134,7 @@ class StagePurchase:
     @property
     def units(self) -> float:
         """Deviations of a normal law that a window with this part of it reaches to either side."""
-        return float(scipy.special.ndtri((1 + self.quantile) / 2))
+        return count_deviations(self.quantile)
 
     @property
     def label_scales(self) -> Floats:

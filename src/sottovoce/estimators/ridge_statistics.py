@@ -44,6 +44,7 @@ from sottovoce.schema import Interval, is_measurable
 
 if TYPE_CHECKING:
     from sottovoce.estimators.ridge import Ridge
+    from sottovoce.estimators.ridge_core import RidgeCore
 
 
 #: The sums are shifted until the noise has about this scale, far from int64's end.
@@ -68,11 +69,11 @@ ZCDP = Theorem(
 )
 
 
-def validate(ridge: Ridge, label: Interval, width: int) -> None:
+def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
     """Refuses nothing: every method's parameters are checked by then, and this one has no more."""
 
 
-def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
+def plan_for(ridge: RidgeCore, budgets: Budgets, recoding: Recoding, label: Interval) -> Plan:
     """The plan of the statistics method."""
     m = recoding.width + 1
     kinds = budgets.kinds
@@ -151,7 +152,7 @@ def plan_for(ridge: Ridge, budgets: Budgets, recoding: Recoding, label: Interval
     )
 
 
-def fit_noisy_model(ridge: Ridge, plan: Plan, rows: Dataset) -> dict[str, Any]:
+def fit_noisy_model(ridge: RidgeCore, plan: Plan, rows: Dataset) -> dict[str, Any]:
     """Reads the rows once and returns theta with the noisy statistics it came from."""
     sums = sum_products(rows, plan.weights)
     shift = plan.noise["shift"]

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from sottovoce.data import engine
 from sottovoce.data.engine import DEFAULT_TEXT_FORMAT, Engine, Kernel, Part, TextFormat, Watch
 from sottovoce.data.engines import arrow, duckdb_groups
-from sottovoce.data.grouping import GROUP_ROWS
+from sottovoce.data.kernels import GROUP_ROWS
 from sottovoce.errors import InvalidData, WrongType
 from sottovoce.private_files import Scratch
 

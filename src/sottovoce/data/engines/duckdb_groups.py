@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sottovoce.data.grouping import (
+from sottovoce.data.kernels import (
     GROUP_BITS,
     GROUP_ROWS,
     GROUP_SUMS,
