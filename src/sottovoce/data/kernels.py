@@ -8,11 +8,10 @@ any order of summation, at the speed of doubles. Pieces are added as Python inte
 overflow. Where people are of few kinds, integers are added up by kind first, below 2^(32+16), and
 each sum is weighted once.
 
-How a database may group the rows of a table before a kernel sees them.
-
-A kernel that allows it has ``make_grouping``, which says by what, and ``of_groups``, which takes a
-batch of groups: the keys under the names of their columns, and the columns named below. One entry
-stands for all of a group that the kernel cannot tell apart.
+A database may group the rows before a kernel sees them. A kernel that allows it has
+``make_grouping``, which says by what, and ``of_groups``, which takes a batch of groups: the keys
+under the names of their columns, and the columns named below. One entry stands for all of a group
+that the kernel cannot tell apart.
 """
 
 from __future__ import annotations
