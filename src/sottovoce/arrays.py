@@ -262,7 +262,8 @@ def get_column_name(values: object) -> str | None:
 def get_named_column(table: Any, name: str) -> Any:
     """Returns a column of a data frame or an Arrow table by its name."""
     names = list_feature_names(table)
-    if names is None or names.count(name) != 1:
+    # A schema has names of columns too, and no columns.
+    if names is None or names.count(name) != 1 or not hasattr(table, "__getitem__"):
         raise MissingColumn(
             f"The table has no column {name!r}, or has it twice.",
             "Columns are found by their names.",

@@ -87,11 +87,12 @@ class Bounds:
     def __post_init__(self) -> None:
         if self.label is not None:
             object.__setattr__(self, "label", to_interval(self.label))
-        if isinstance(self.features, Mapping):
-            object.__setattr__(self, "names", tuple(self.features))
-            object.__setattr__(self, "features", _split_by_name(self.features))
-        if self.box is not None:
-            object.__setattr__(self, "features", _check_box(self.box))
+        features: Any = self.features
+        if isinstance(features, Mapping):
+            features = _split_by_name(features)
+            object.__setattr__(self, "names", tuple(self.features))  # type: ignore[arg-type]
+        if features is not None:
+            object.__setattr__(self, "features", _check_box(features))
         if self.norm is not None and (
             isinstance(self.norm, bool | np.bool_) or not is_measurable(self.norm)
         ):

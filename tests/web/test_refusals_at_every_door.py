@@ -98,7 +98,7 @@ def test_every_door_names_the_mistake_in_its_own_words(mistake, client, table, f
         ],
     )
     assert told.exit_code == 2
-    assert told.stderr.endswith(f" See {option}.\n")
+    assert told.stderr.endswith(f" See {option}.\nNobody was charged.\n")
 
     asked = {"question": question, "column": "salary", "share": "100"}
     page = client.get(f"/question/{table}", params={**asked, **given})
@@ -132,13 +132,13 @@ def test_a_budget_is_named_by_the_option_that_set_it(files):
     for named, words in options.items():
         told = CliRunner().invoke(command_line, [*ask, *words])
         assert told.exit_code == 2
-        assert told.stderr.endswith(f" See {named}.\n")
+        assert told.stderr.endswith(f" See {named}.\nNobody was charged.\n")
 
 
 def test_a_file_that_is_missing_is_named_as_the_help_calls_it(files):
     ask = ["plan", "mean", str(files / "no.csv"), "--column", "a", "--bounds", "0", "1"]
     told = CliRunner().invoke(command_line, [*ask, "--epsilon", "1"])
-    assert told.stderr.endswith(" See TABLE.\n")
+    assert told.stderr.endswith(" See TABLE.\nNobody was charged.\n")
 
 
 def test_every_option_of_the_table_is_one_of_some_command():
