@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sottovoce as sv
-from sottovoce import errors
+from sottovoce import booking, errors
 from sottovoce.arrays import list_column_names
 from sottovoce.booking import Request
 from sottovoce.schema import Column
@@ -295,3 +295,29 @@ def test_counting_columns_takes_nothing_from_a_generator():
     rows = ([float(i), 0.0] for i in range(3))
     assert list_column_names(rows) == 1
     assert len(list(rows)) == 3
+
+
+#: As books that are older than named bounds have them.
+EARLIER_FINGERPRINTS = {
+    "756db65119a9b20f32d8aaba38b24862c18014023439c030f52caf03a40894de": sv.Ridge(
+        bounds=sv.Bounds(features=(np.zeros(2), np.ones(2)), label=(0, 1))
+    ),
+    "7712cbb75883cc88f5830a7eb4339527f12e6eb5d5f39c7dfec73d6df7e1628d": sv.LogisticRegression(
+        bounds=sv.Bounds(features=(0, 1))
+    ),
+    "46cc4c4caca675c84ef9dcfddea9e312c1cadc353233b67e233cf60593f2e8ed": sv.Mean(
+        bounds=sv.Bounds(label=(0, 1))
+    ),
+}
+
+
+@pytest.mark.parametrize("fingerprint", EARLIER_FINGERPRINTS)
+def test_bounds_without_names_are_remembered_as_they_were(fingerprint):
+    asked = booking.encode_question(EARLIER_FINGERPRINTS[fingerprint])
+    assert booking.compute_earlier_fingerprint(asked, np.arange(3)) == fingerprint
+
+
+def test_bounds_with_names_are_another_request():
+    named = sv.Ridge(bounds=sv.Bounds(features={"a": (0, 1), "b": (0, 1)}, label=(0, 1)))
+    asked = booking.encode_question(named)
+    assert booking.compute_earlier_fingerprint(asked, np.arange(3)) not in EARLIER_FINGERPRINTS
