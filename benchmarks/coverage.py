@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -44,6 +45,7 @@ import sottovoce as sv
 from sottovoce.data.loss_kernels import SoftHuber
 from sottovoce.estimators import ridge_output
 from sottovoce.solvers.losses import get_loss
+from sottovoce.units import format_count
 
 RUNS = 40
 FULL_RUNS = 400
@@ -54,6 +56,12 @@ QUANTILES: dict[str, Any] = {
     "quantile .9": 0.9,
     "nine quantiles": [j / 10 for j in range(1, 10)],
 }
+#: Questions about the label by groups of the first feature, and the share of the rows in each.
+BY_GROUPS = ("count by group", "sum by group", "mean by group")
+GROUPS = {"low": 0.3, "middle": 0.5, "high": 0.2}
+#: Questions about the label and the first feature.
+MATRICES = ("covariance", "correlation")
+OF_LABELS = ("mean", "sum", "variance", *QUANTILES)
 #: Nobody is told apart by less: an end that is not known counts as covering, and has no width.
 console = Console()
 
@@ -102,7 +110,8 @@ def simulate(kind: str, slopes: int) -> Population:
             noise = np.minimum(noise, 1.0)
         return X, 0.3 + X @ slope + noise
 
-    return Population(f"{kind}, {slopes} features", draw, (0.0, 1.0), (-1.0, 2.0))
+    name = f"{kind}, {format_count(slopes, 'feature')}"
+    return Population(name, draw, (0.0, 1.0), (-1.0, 2.0))
 
 
 def resample(name: str, X: np.ndarray, y: np.ndarray) -> Population:
@@ -125,8 +134,17 @@ def find_population(draw: Any, rows: int = 400_000) -> tuple[np.ndarray, np.ndar
 
 def make_estimator(question: str, population: Population) -> Any:
     bounds = sv.Bounds(features=population.bounds, label=population.label)
-    if question == "mean":
-        return sv.Mean(bounds=population.label)
+    if question in ("mean", "sum", "variance"):
+        return {"mean": sv.Mean, "sum": sv.Sum, "variance": sv.Variance}[question](population.label)
+    if question == "count by group":
+        return sv.Count(by={"group": list(GROUPS)})
+    if question in BY_GROUPS:
+        kind = sv.Mean if question.startswith("mean") else sv.Sum
+        return kind(population.label, by={"group": list(GROUPS)})
+    if question in MATRICES:
+        low, high = (float(np.ravel(ends)[0]) for ends in population.bounds)
+        schema = sv.Schema.of({"x": (low, high), "y": population.label})
+        return sv.Covariance(schema, columns=["x", "y"])
     if question in QUANTILES:
         return sv.Quantile(q=QUANTILES[question], bounds=population.label)
     if question == "regression":
@@ -152,9 +170,48 @@ def make_estimator(question: str, population: Population) -> Any:
     return sv.LogisticRegression(bounds=sv.Bounds(features=population.bounds))
 
 
-def find_truth(question: str, population: Population) -> np.ndarray:
+def make_data(setting: Setting, X: np.ndarray, y: np.ndarray) -> tuple[Any, ...]:
+    """What the question of a line is fitted to."""
+    if setting.question in OF_LABELS:
+        return (y,)
+    if setting.question in BY_GROUPS:
+        return (pa.table({"group": find_groups(setting.population, X), "y": y}),)
+    if setting.question in MATRICES:
+        return (pa.table({"x": X[:, 0], "y": y}),)
+    return (X, y)
+
+
+def find_groups(population: Population, X: np.ndarray) -> np.ndarray:
+    """The group of each row, by quantiles of the population's first feature."""
+    many, _ = find_population(population.draw, 50_000)
+    edges = np.quantile(many[:, 0], np.cumsum(list(GROUPS.values()))[:-1])
+    return np.array(list(GROUPS))[np.digitize(X[:, 0], edges)]
+
+
+def find_table_truth(setting: Setting, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The same of questions about tables: of sums and counts, for as many rows as there are."""
+    if setting.question == "sum":
+        return np.array([setting.people * y.mean()])
+    if setting.question == "variance":
+        return np.array([y.var()])
+    if setting.question == "covariance":
+        return np.array([np.mean((X[:, 0] - X[:, 0].mean()) * (y - y.mean()))])
+    if setting.question == "correlation":
+        return np.array([np.corrcoef(X[:, 0], y)[0, 1]])
+    own = find_groups(setting.population, X)
+    if setting.question == "count by group":
+        return np.array([setting.people * np.mean(own == name) for name in GROUPS])
+    if setting.question == "sum by group":
+        return np.array([setting.people * np.mean(y * (own == name)) for name in GROUPS])
+    return np.array([y[own == name].mean() for name in GROUPS])
+
+
+def find_truth(setting: Setting) -> np.ndarray:
     """The population's value: of a law by many rows, of a real table by all of its rows."""
-    X, y = find_population(population.draw)
+    question = setting.question
+    X, y = find_population(setting.population.draw)
+    if question in (*BY_GROUPS, *MATRICES, "sum", "variance"):
+        return find_table_truth(setting, X, y)
     if question == "mean":
         return np.array([y.mean()])
     if question in QUANTILES:
@@ -314,7 +371,7 @@ def to_classes(population: Population) -> Population:
 def measure(setting: Setting, runs: int) -> list[str]:
     """One line: coverage, how wide, and how often there was an interval."""
     population = setting.population
-    truth = find_truth(setting.question, population)
+    truth = find_truth(setting)
     rng = np.random.default_rng(7)
     ends: list[np.ndarray] = []
     answers: list[np.ndarray] = []
@@ -325,14 +382,21 @@ def measure(setting: Setting, runs: int) -> list[str]:
     for _ in track(range(runs), description=told[:60], console=console, transient=True):
         X, y = population.draw(rng, setting.people)
         estimator = make_estimator(setting.question, population)
-        data = (y,) if setting.question in ("mean", *QUANTILES) else (X, y)
-        fitted = estimator.fit(*data, epsilon=setting.epsilon)
+        data = make_data(setting, X, y)
+        column = {"column": "y"} if setting.question in BY_GROUPS[1:] else {}
+        fitted = estimator.fit(*data, **column, epsilon=setting.epsilon)
         try:
             found = fitted.interval(LEVEL)
         except sv.errors.InvalidParameter:
             why = fitted.release_.intervals["why"]
             continue
-        if isinstance(found, dict):
+        if setting.question in BY_GROUPS:
+            pairs = np.array(next(iter(found.values()))[: len(GROUPS)], dtype=float)
+            answers.append(np.asarray(fitted.value_, dtype=float)[: len(GROUPS)])
+        elif setting.question in MATRICES:
+            pairs = np.array([found[setting.question]["x"]["y"]], dtype=float)
+            answers.append(np.array([getattr(fitted, f"{setting.question}_")[0, 1]]))
+        elif isinstance(found, dict):
             models = found.values() if isinstance(next(iter(found.values())), dict) else [found]
             pairs = np.array([p for one in models for p in list(one.values())[1:]], dtype=float)
             answers.append(pairs.mean(axis=1))  # published coefficients may be shrunk
@@ -415,6 +479,11 @@ def list_settings(extra: Population | None) -> Iterator[Setting]:
         for people in (1_000, 3_000, 10_000):
             for population in (even, simulate("skewed", 1), *real):
                 yield Setting(question, population, people, 1.0)
+    for question in ("sum", *BY_GROUPS, "variance", *MATRICES):
+        for population in (even, simulate("skewed", 1), *real[:5]):
+            yield Setting(question, population, 3_000, 1.0)
+        yield Setting(question, even, 1_000, 0.5)
+        yield Setting(question, even, 20_000, 1.0)
     kinds = ("even", "bunched", "correlated", "unequal spread", "skewed")
     more = ("heavy-tailed", "lognormal", "curved")
     for question in ("regression", "regression, statistics", "private labels"):

@@ -482,6 +482,10 @@ def _compute_random_point_error(q: float, spread: float) -> float:
     return math.sqrt(spread * inside + (1 - spread) * outside)
 
 
+#: What a release tells of an interval: its ends, and how wide each part alone would make it.
+INTERVAL_PARTS = ("low", "high", "noise", "sampling")
+
+
 @dataclass(frozen=True)
 class NamedInterval:
     """One interval of a release; what is not known is None."""
@@ -511,7 +515,7 @@ def list_intervals(release: Any) -> list[NamedInterval]:
     """Returns the intervals of a release by what they are called; none where it has none."""
     if release.intervals is None:
         return []
-    parts = [release.intervals[name] for name in ("low", "high", "noise", "sampling")]
+    parts = [release.intervals[name] for name in INTERVAL_PARTS]
     if is_table(release) and isinstance(parts[0], Mapping):
         return []  # a table has them beside its answers
     if isinstance(parts[0], Mapping):
@@ -615,6 +619,19 @@ def list_cell_answers(
     return found
 
 
+def list_cell_intervals(release: Any, cells: Sequence[int]) -> list[NamedInterval]:
+    """Returns the intervals of some cells of a released table by what these are called; none where
+    it does not tell them.
+    """
+    quantity = next(iter(release.value))
+    told = release.intervals or {}
+    if any(quantity not in (told.get(part) or {}) for part in INTERVAL_PARTS):
+        return []
+    parts = [told[part][quantity] for part in INTERVAL_PARTS]
+    names = list(name_cells(release))
+    return [NamedInterval(names[cell], *(part[cell] for part in parts)) for cell in cells]
+
+
 def get_shown_width(name: str, low: float, high: float) -> float:
     """Returns the half width that an answer and its interval are rounded to: a count is told in
     whole rows, however near its ends are.
@@ -635,6 +652,13 @@ class MatrixAnswer:
     unit: str = ""
     low: float | None = None
     high: float | None = None
+    noise: float | None = None
+    sampling: float | None = None
+
+    @property
+    def interval(self) -> NamedInterval:
+        """Its interval, by its name."""
+        return NamedInterval(self.name, self.low, self.high, self.noise, self.sampling)
 
     def describe(self) -> str:
         """The number, rounded, with its unit and its interval."""
@@ -643,7 +667,7 @@ class MatrixAnswer:
         told = f"{round_to_error(self.value, self.error)} {self.unit}".rstrip()
         if self.low is None or self.high is None:
             return told
-        return f"{told} ({NamedInterval('', self.low, self.high, None, None).describe()})"
+        return f"{told} ({self.interval.describe()})"
 
 
 def list_matrix_answers(release: Any) -> list[MatrixAnswer]:
@@ -653,7 +677,7 @@ def list_matrix_answers(release: Any) -> list[MatrixAnswer]:
     units, and no error of theirs is told.
     """
     told = release.intervals or {}  # of earlier versions without ends
-    ends = [told[part] for part in ("low", "high") if told.get(part)]
+    ends = [told[part] for part in INTERVAL_PARTS if told.get(part)]
     names = release.parameters["columns"]
     units = release.subject.units
     error = list_errors(release)[0]

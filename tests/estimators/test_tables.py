@@ -319,6 +319,21 @@ def test_a_table_is_lines_a_frame_a_picture_and_a_page():
     assert table.name_cell(north[0]) == "north, [0, 50)"
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda: sv.Count(by="region", schema=SCHEMA).fit(TABLE, epsilon=2.0),
+        lambda: sv.Mean(SCHEMA, by="region").fit(TABLE, column="cost", epsilon=2.0),
+        lambda: sv.Covariance(SCHEMA, columns=["age", "cost"]).fit(TABLE, epsilon=2.0),
+    ],
+    ids=["count", "mean by group", "covariance"],
+)
+def test_the_page_of_a_table_shows_noise_and_sampling_apart(question):
+    page = draw_answer(question().release_)
+    assert "noise alone" in page
+    assert "sampling alone" in page
+
+
 def test_levels_are_escaped_wherever_they_are_shown():
     nasty = '<script>"&'
     found = sv.Count(by={"g": [nasty, "b"]}).fit(pa.table({"g": [nasty, "b"] * 40}), epsilon=1.0)

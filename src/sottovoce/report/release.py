@@ -30,6 +30,7 @@ from sottovoce.units import format_count, format_percent, round_to_error
 from sottovoce.wording import (
     MARGIN,
     RANK,
+    NamedInterval,
     add_unit,
     describe_error_meaning,
     describe_error_unit,
@@ -40,6 +41,7 @@ from sottovoce.wording import (
     has_quantiles,
     is_table,
     list_cell_answers,
+    list_cell_intervals,
     list_errors,
     list_intervals,
     list_matrix_answers,
@@ -119,9 +121,12 @@ def draw_intervals(release: Release) -> str:
         f'\n<p class="soft">{escape(sentence)}</p>'
         for sentence in write_interval_sentences(release)
     )
+    found = list_intervals(release)
+    if not found and is_table(release):
+        found = _list_table_intervals(release)
     lines = [
         (one.name, one.describe(), one.noise, one.sampling)
-        for one in list_intervals(release)
+        for one in found
         if one.noise is not None and one.sampling is not None and not one.is_whole_range
     ]
     if not lines:
@@ -132,6 +137,13 @@ def draw_intervals(release: Release) -> str:
         ("noise alone", "sampling alone"),
     )
     return f"{told}\n<figure>\n{picture}\n</figure>"
+
+
+def _list_table_intervals(release: Release) -> list[NamedInterval]:
+    """Those of the cells that are listed, or of a matrix."""
+    if "columns" in release.parameters:
+        return [one.interval for one in list_matrix_answers(release)]
+    return list_cell_intervals(release, Table(release).list_notable_cells()[:MOST_LINES])
 
 
 def tabulate_promise(release: Release) -> str:
