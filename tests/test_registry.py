@@ -150,6 +150,15 @@ def test_both_commands_have_its_options_and_help(trimmed, verb):
     assert "--bounds " in told
 
 
+@pytest.mark.parametrize("question", _BUILT_IN, ids=lambda one: one.name)
+def test_who_may_allow_for_association_in_python_may_at_every_door(question):
+    known = "association" in question.load_class()().get_params()
+    offered = {parameter.name for parameter in question.parameters}
+    assert ("association" in offered) == known
+    if known:
+        assert "--association " in run("release", question.name, "--help").output
+
+
 def test_a_question_that_is_not_registered_is_no_command():
     assert run("release", "trimmed-mean", "--help").exit_code == 2
 

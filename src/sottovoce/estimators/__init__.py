@@ -307,6 +307,14 @@ _TABLE_ASSOCIATION = Parameter(
     "if not given. 0 trusts that they do not.",
     closed=True,
 )
+_CLASS_ASSOCIATION = Parameter(
+    "association",
+    "number",
+    "Association of budgets and classes",
+    "How far the odds of people with one budget may lie from everybody's, as a share of how "
+    "log-odds spread; 0 if not given. The larger, the less of a large ε is spent.",
+    closed=True,
+)
 _SPREAD = Parameter(
     "spread",
     "number",
@@ -521,6 +529,7 @@ _BUILT_IN = (
                 "Association of budgets and labels",
                 "A public bound on how far the labels of people with one budget lie from what the "
                 "model of everybody says, on average; the larger, the less of a large ε is spent.",
+                closed=True,
             ),
             _INTERVAL_SHARE,
             Parameter(
@@ -562,6 +571,7 @@ _BUILT_IN = (
                 "A table with the same features and label, of people who need no protection: it "
                 "helps to scale and to choose λ, and tells the error to expect.",
             ),
+            _CLASS_ASSOCIATION,
             _INTERVAL_SHARE,
             Parameter(
                 "delta",
@@ -711,6 +721,7 @@ _BUILT_IN = (
                 "Radius",
                 "Of the ball, or half the side of the box, a public number; if not given, chosen.",
             ),
+            _CLASS_ASSOCIATION,
         ),
     ),
     Question(
