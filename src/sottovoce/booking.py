@@ -29,6 +29,7 @@ from sottovoce.errors import (
     BudgetExceeded,
     InvalidParameter,
     KeyReused,
+    LedgerUnavailable,
     ReleaseFailed,
     UnknownPeople,
 )
@@ -235,8 +236,12 @@ class LedgerPayer:
     def publish(self, release: Release, payment: Payment) -> Release:
         """Signs the release and stores it under the key."""
         signed = _sign(self.ledger, release, payment.receipt)
-        self.ledger.publish(self.key, signed.to_json())
-        return signed
+        try:
+            self.ledger.publish(self.key, signed.to_json())
+            return signed
+        except LedgerUnavailable as error:
+            found = error.found
+        raise _unpublished_error(found)
 
 
 def plan_affordable(
@@ -361,6 +366,18 @@ def key_reused_error(key: str) -> KeyReused:
         "One key, one release, for ever.",
         "Choose a new key. Nobody was charged.",
         parameter="key",
+    )
+
+
+def _unpublished_error(found: str) -> LedgerUnavailable:
+    """What is said where books cannot be written once people were charged: the books themselves do
+    not know that this attempt has charged them.
+    """
+    return LedgerUnavailable(
+        found,
+        "People were charged before rows were read, and what was charged stays spent.",
+        "Mend that and ask again under the same key: it gives the release if that was stored, and "
+        "nobody is charged again. If it is told that nothing is stored there, choose a new key.",
     )
 
 

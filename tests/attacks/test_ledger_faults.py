@@ -2,7 +2,7 @@
 the files beside.
 
 Whatever fails: the books add up, nothing that was given out is missing from them, nothing was read
-unpaid, no message names anybody, and the session goes on.
+unpaid, no message names anybody or denies a charge, and the session goes on.
 """
 
 from __future__ import annotations
@@ -68,16 +68,19 @@ def endure(place, monkeypatch, faults) -> list[bool]:
     for number, (fault, arm) in enumerate(faults):
         trace = Trace()
         with monkeypatch.context() as patched:
-            struck.append(attempt(own, f"k{number}", fault, arm, patched, trace))
+            came = attempt(own, f"k{number}", fault, arm, patched, trace)
             own.ledger._store._close()  # with what was armed
+        struck.append(came is not None)
+        if "nothing was charged" in str(came):
+            assert own.ledger.find(f"k{number}") is None
         trace.made[f"after {number}"] = release(own, f"after {number}").to_json()
         assert lost_or_free(place, [trace]) == []
     own.verify()
     return struck
 
 
-def attempt(own, key, fault, arm, patched, trace) -> bool:
-    """One release with a fault in its way; whether the fault came through."""
+def attempt(own, key, fault, arm, patched, trace) -> BaseException | None:
+    """One release with a fault in its way; returns what came through."""
     run = estimator._run_mechanism
 
     def reading(*arguments):
@@ -94,13 +97,13 @@ def attempt(own, key, fault, arm, patched, trace) -> bool:
             raise
         came = error
     else:
-        return False
+        return None
     if isinstance(came, errors.SottovoceError):
         told = f"{came}{came.__context__}{came.__cause__}"
     else:
         told = ""
     assert not any(name in told for name in PEOPLE)
-    return True
+    return came
 
 
 def nth(number: int, fault, original):
@@ -129,6 +132,20 @@ def test_every_fault_at_every_step(place, monkeypatch):
     # What the server refuses for the sake of others is tried again: at the three steps within a
     # transaction.
     assert sum(struck) == len(faults) - 3 * place.server
+
+
+def test_who_is_charged_and_gets_no_release_is_not_told_otherwise(in_file, monkeypatch):
+    """The fault is in the write of the release, after that of the charge."""
+    own = in_file.granted()
+    with monkeypatch.context() as patched:
+        at_step(STEPS - 2)(patched, partial(OSError, errno.ENOSPC, "full"))
+        with pytest.raises(errors.LedgerUnavailable) as caught:
+            release(own, "k")
+    assert "stays spent" in str(caught.value)
+    assert "nothing was charged" not in str(caught.value)
+    assert own.ledger.find("k").state == "reserved"
+    with pytest.raises(errors.ReleaseFailed, match="choose a new key"):
+        release(own, "k")
 
 
 def at_statement(number, server):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ledgers.places import PEOPLE, Place, release, spend
-from sottovoce import errors
+from sottovoce import errors, private_files
 from sottovoce.ledgers import hash_chain
 from sottovoce.ledgers.keyfile import Signer
 from sottovoce.ledgers.witness import FileWitness, Head, LogWitness, Tree, WitnessUnreachable
@@ -312,6 +312,24 @@ def test_a_log_that_was_cut_or_rewritten_is_not_believed(in_file, tmp_path, how)
             release(again, "after")
     (why,) = in_file.open().unreached.values()
     assert ("missing" if how == "what was seen of it" else "cut or rewritten") in why
+
+
+def test_where_the_tree_of_a_log_cannot_be_kept_a_charge_is_not_denied(
+    in_file, tmp_path, monkeypatch
+):
+    session = in_file.granted(1.0)
+    session.ledger.add_witness(f"log:{tmp_path}/log")
+    original = private_files.write
+
+    def write(path, content):
+        if ".tree-" in path.name:
+            raise OSError("the folder is read-only")
+        original(path, content)
+
+    monkeypatch.setattr(private_files, "write", write)
+    with pytest.raises(errors.LedgerUnavailable, match="what was reserved stays spent"):
+        release(session, "k")
+    assert session.ledger.find("k").state == "reserved"
 
 
 def test_a_log_without_the_heads_of_its_tree_is_reported(in_file, tmp_path):

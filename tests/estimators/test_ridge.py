@@ -236,6 +236,20 @@ def test_the_shares_of_every_course_add_up_to_one():
                     assert sum(part["share"] for part in stage["parts"]) <= 1 + 1e-12
 
 
+@pytest.mark.parametrize("interval_share", [0.8, 0.87, 0.9])
+def test_a_large_share_for_intervals_leaves_something_for_every_stage(interval_share):
+    """With 0.9 for intervals a fit had less than nothing, and failed once people were charged."""
+    for epsilon, rows, p in [(8.0, 700, 1), (8.0, 700, 5), (1.0, 5000, 3)]:
+        bounds = sv.Bounds(features=(np.zeros(p), np.ones(p)), label=(0, 1))
+        ridge = sv.Ridge(bounds=bounds, interval_share=interval_share)
+        for stage in ridge.plan(epsilon=epsilon, rows=rows).parameters["stages"]:
+            shares = [part["share"] for part in stage["parts"]]
+            assert min(shares) > 0
+            assert sum(shares) <= 1 + 1e-12
+    released = ridge.fit(np.full((5000, 3), 0.5), np.full(5000, 0.5), epsilon=1.0)
+    assert released.guarantee_.epsilon.max() == 1.0
+
+
 def test_a_public_scale_saves_its_share():
     told = sv.Ridge(bounds=BOUNDS, label_scale=0.6).plan(epsilon=EPSILON).parameters["stages"]
     assert len(told) == 1

@@ -312,7 +312,9 @@ def choose_stages(
         share = choose_interval_share(totals.total, slopes, interval_share)
     if share > 0:
         chosen = _choose_best_stages(totals, slopes, scale, left - share, robust, numbers, declared)
-        if chosen.slopes is not None:
+        # Where the rest is not enough for what comes before a fit, none is left for the fit.
+        paid = all(part.share > 0 for part in chosen.parts)
+        if chosen.slopes is not None and paid:
             return replace(chosen, parts=(*chosen.parts, Stage(INTERVALS, share)))
     return _choose_best_stages(totals, slopes, scale, left, robust, numbers, declared)
 

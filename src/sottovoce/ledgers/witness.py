@@ -663,7 +663,11 @@ def _write_file(path: Path, text: str) -> None:
         return
     except OSError:
         pass  # raised below
-    raise _unavailable_error("What is known about witnesses cannot be written beside the ledger.")
+    # It is written with the head of a charge, too.
+    raise _unavailable_error(
+        "What is known about witnesses cannot be written beside the ledger.",
+        "what was reserved stays spent",
+    )
 
 
 def _unavailable_error(found: str, meanwhile: str = "nothing was charged") -> LedgerUnavailable:
