@@ -192,15 +192,18 @@ class LedgerPayer:
     agreed: str | None = None
     on_commit: Callable[[], None] | None = None
     spends_left: bool = False  # asked is what each has left in pure ε, and nothing else may be paid
+    on_grants: Callable[[units.Units], None] | None = None  # told what each grants in the end
 
     def plan(self, estimator: Estimator, dataset: Dataset) -> tuple[Plan, Dataset]:
         """Returns the plan for everybody who can pay, and the rows of these; refuses another plan
         than was agreed.
         """
         arranged = dataset
+        planned = self.asked
 
         def make_plan(granted: units.Units) -> Plan:
-            nonlocal arranged
+            nonlocal arranged, planned
+            planned = np.array(granted)
             if np.array_equal(granted, self.asked):
                 arranged = dataset
             else:
@@ -212,6 +215,8 @@ class LedgerPayer:
         )
         if self.agreed is not None:
             refuse_changed_plan(replace(plan, subject=arranged.subject), self.agreed)
+        if self.on_grants is not None:
+            self.on_grants(planned)
         return plan, arranged
 
     def reserve(self, plan: Plan) -> Payment | None:
@@ -415,11 +420,13 @@ def release_rows(
     agreed: str | None = None,
     on_commit: Callable[[], None] | None = None,
     spend_left: str = "refuse",
+    on_grants: Callable[[units.Units], None] | None = None,
 ) -> Release:
     """Returns the release of rows from a ledger, at these prices by person; None: at all that each
     has left.
 
     The others are those of ``Session.release_rows``; ``spend_left`` is that of ``plan_rows``.
+    ``on_grants`` is told what each grants once all who cannot pay are left out.
     """
     budgets = get_budgets(dataset)
     kinds = budgets.kinds
@@ -466,6 +473,7 @@ def release_rows(
         agreed,
         on_commit,
         spends_left,
+        on_grants,
     )
 
 
@@ -532,9 +540,20 @@ def reserve_and_release(
     agreed: str | None = None,
     on_commit: Callable[[], None] | None = None,
     spends_left: bool = False,
+    on_grants: Callable[[units.Units], None] | None = None,
 ) -> Release:
     """Makes a release that these people pay for, in the order of steps that all follow."""
     payer = LedgerPayer(
-        ledger, short, key, request, people, asked, arranged, agreed, on_commit, spends_left
+        ledger,
+        short,
+        key,
+        request,
+        people,
+        asked,
+        arranged,
+        agreed,
+        on_commit,
+        spends_left,
+        on_grants,
     )
     return make_release(question, arranged(asked), payer=payer)[1]

@@ -406,11 +406,13 @@ class SupportsByPerson(Protocol):
 
 @runtime_checkable
 class SupportsSale(Protocol):
-    """What people have sold: a market's allocation, in whole billionths of ε by seller."""
+    """What people have sold: a market's allocation, in whole billionths of ε by seller. Or what
+    some people grant, where the others are left out.
+    """
 
     @property
-    def sold(self) -> tuple[str, str]:
-        """A currency and a neighbour relation."""
+    def sold(self) -> tuple[str, str] | None:
+        """A currency and a neighbour relation; None where nothing was sold."""
 
     @property
     def units(self) -> Any:

@@ -345,6 +345,12 @@ def test_the_calculator_refuses_what_is_no_record(clinic, run, visits, release):
         assert (result.exit_code, result.stderr.split(":")[0]) == (2, "InvalidData")
         assert "77" not in result.output
     row.write_text(json.dumps(record))
+    refused = run("audit", "--mine", path, "--record", row.with_name("none.json"))
+    assert "There is no record" in refused.stderr
+    row.write_text(json.dumps({"age": 40}))
+    refused = run("audit", "--mine", path, "--record", row).stderr.replace("\n", " ")
+    assert "age, smoker, visits and the label 'cost', and nothing else" in refused
+    row.write_text(json.dumps(record))
     assert "different weights" in run("audit", "--mine", path, "--record", row).stderr
     assert run("audit", "--mine", path, "--record", row, "--weight", 0.1).exit_code == 0
     assert run("audit", "--mine", path).exit_code == 2
@@ -372,3 +378,18 @@ def test_a_posterior_sample_predicts_as_its_estimator_does(release, run, clinic,
     expected = sv.PosteriorSample.from_release(sv.Release.load(path)).predict(X)
     rows = told.stdout.splitlines()[1:]
     assert [float(row) for row in rows] == pytest.approx(expected.tolist())
+
+
+def test_the_calculator_says_of_what_release_it_tells_nothing(clinic, run, release):
+    """Before a row is asked for: a mean has no features, and those of labels are names alone."""
+    rng = np.random.default_rng()
+    labels = sv.LabelPrivateRegression(label_bounds=(0, 1)).fit(
+        rng.uniform(size=(50, 2)), rng.uniform(size=50), epsilon=1.0
+    )
+    (clinic / "labels.json").write_text(labels.release_.to_json())
+    row = clinic / "row.json"
+    row.write_text(json.dumps({"x0": 0.5, "x1": 0.5, "y": 0.5}))
+    for path in (release("mean", "--column", "cost"), clinic / "labels.json"):
+        result = run("audit", "--mine", path, "--record", row)
+        assert (result.exit_code, result.stderr.split(":")[0]) == (2, "InvalidParameter")
+        assert "nobody can bound their own loss better" in result.stderr.replace("\n", " ")

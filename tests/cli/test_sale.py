@@ -177,3 +177,52 @@ def test_models_in_epsilon_at_delta_are_planned_and_released_at_the_terminal(
     made = run("release", *asked, "--out", tmp_path / "model.json")
     assert made.exit_code == 0, made.output
     assert sv.load(sv.Release.load(tmp_path / "model.json")).coef_.size
+
+
+@pytest.mark.parametrize("question", ["mean", "labels"])
+def test_whoever_is_left_out_of_a_release_is_left_out_of_its_audit(run, tmp_path, question):
+    files = write_files(tmp_path)
+    some = tmp_path / "some.csv"
+    lines = [f"p{i:03d},2" for i in range(10, 60)]
+    some.write_text("\n".join(["person,epsilon", "p009,0", *lines, ""]))
+    table = (files["patients.csv"], "--schema", files["cost.toml"])
+    budgets = ("--budgets", some, "--unknown", "leave-out")
+    out = tmp_path / "answer.json"
+    made = run("release", question, *table, *budgets, "--out", out)
+    assert made.exit_code == 0, made.output
+    page = ("--out", tmp_path / "audit.html", "--force")
+    assert run("audit", out, *table, *budgets, *page).exit_code == 0
+    refused = run("audit", out, *table, *budgets[:2], *page)
+    assert "Nobody was charged" not in refused.stderr
+    assert refused.exit_code == 2
+    stray = run("audit", out, *table, "--epsilon", 2, "--unknown", "leave-out", *page)
+    assert "none can be missing" in stray.stderr
+
+
+def test_a_table_of_budgets_counts_and_not_a_column_that_the_schema_names(run, tmp_path):
+    files = write_files(tmp_path)
+    (header, *lines) = files["patients.csv"].read_text().splitlines()
+    both = tmp_path / "both.csv"
+    both.write_text("\n".join([f"{header},epsilon", *(f"{line},9" for line in lines), ""]))
+    schema = tmp_path / "both.toml"
+    schema.write_text('budget = "epsilon"\n' + files["cost.toml"].read_text())
+    people = {line.split(",")[0] for line in lines}
+    apart = tmp_path / "apart.csv"
+    apart.write_text("\n".join(["person,epsilon", *(f"{name},2" for name in people), ""]))
+    out = tmp_path / "labels.json"
+    table = (both, "--schema", schema, "--budgets", apart)
+    made = run("release", "labels", *table, "--out", out)
+    assert made.exit_code == 0, made.output
+    assert json.loads(out.read_text())["guarantee"]["epsilon"]["most"] <= 2
+    assert run("audit", out, *table, "--out", tmp_path / "audit.html").exit_code == 0
+
+
+def test_an_audit_with_other_budgets_than_the_release_had_is_refused_in_words(run, sold):
+    folder, _ = sold
+    table = (folder / "patients.csv", "--schema", folder / "schema.toml")
+    out = folder / "risk.json"
+    asked = ("--budgets", folder / "allocation.csv", "--out", out)
+    assert run("release", "logistic", *table, *asked).exit_code == 0
+    looked = run("audit", out, *table, "--epsilon", 0.5, "--out", folder / "audit.html")
+    assert looked.exit_code == 2, looked.output
+    assert "are not those that the release was planned with" in looked.stderr.replace("\n", " ")

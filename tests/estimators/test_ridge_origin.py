@@ -137,6 +137,14 @@ def test_what_has_no_model_is_refused_before_anybody_is_charged(options, feature
         asked.plan(epsilon=[1.0] * 30, n_features=2)
 
 
+@pytest.mark.parametrize("method", ["adassp", "descent", "objective-gaussian"])
+def test_a_method_that_needs_an_intercept_is_refused_by_its_own_name(method):
+    asked = sv.Ridge(bounds=BOUNDS, method=method, delta=1e-6, fit_intercept=False)
+    with pytest.raises(errors.InvalidParameter, match=f"'{method}'") as refused:
+        asked.plan(epsilon=[1.0] * 30)
+    assert refused.value.parameter in {"fit_intercept", "method"}
+
+
 def test_nothing_is_bought_for_intervals_through_the_origin():
     asked = sv.Ridge(bounds=BOUNDS, fit_intercept=False, interval_share=0.1)
     with pytest.raises(errors.InvalidParameter) as refused:

@@ -87,12 +87,25 @@ def test_every_question_is_released_and_audited(client, workspace):
         assert f'value="{name}"' not in client.get("/audit").text, "its table is gone"
 
 
-def test_what_was_spent_from_the_ledger_is_not_offered(client, workspace, table):
-    asked = {"table": table, "question": "mean", "column": "salary", "key": "left"}
-    begun = client.post("/api/release", json={**asked, "spend_left": True})
-    finish(workspace, begun.json()["job"])
-    assert 'value="left"' not in client.get("/audit").text
-    assert "/audit" not in re.findall(r'href="(/audit)\?', client.get("/release?key=left").text)
+@pytest.mark.parametrize("name", ["mean", "labels"])
+def test_what_left_people_out_or_spent_what_was_left_is_audited_as_it_was(
+    client, workspace, table, name
+):
+    """The table grants .1 to some, who have not enough for .2."""
+    people = [f"u{i}" for i in range(300)]
+    workspace.session.grant(dict.fromkeys(people[::2], 0.5), neighbours="replace labels")
+    workspace.session.grant(dict.fromkeys(people[1::2], 0.1), neighbours="replace labels")
+    asked = {"table": table, "question": name, "column": "salary"}
+    for key, spent in (("some", {"epsilon": 0.2}), ("left", {"spend_left": True})):
+        begun = client.post("/api/release", json={**asked, **spent, "key": key})
+        finish(workspace, begun.json()["job"])
+        again = client.post("/api/release", json={**asked, **spent, "key": key})
+        finish(workspace, again.json()["job"])
+        assert f'value="{key}"' in client.get("/audit").text
+        told = client.post("/api/audit", json={"table": table, "key": key, "delta": 1e-6})
+        assert told.status_code == 200, told.text
+        begun = client.post("/audit", data={"key": key, "delta": "1e-6"})
+        finish(workspace, begun.headers["location"].split("/")[-1])
 
 
 def test_a_key_that_is_not_offered_is_refused_beside_its_field(client, workspace):

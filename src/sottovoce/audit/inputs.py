@@ -158,6 +158,8 @@ def iterate_candidates(release: Release, model: Any) -> Iterator[Any]:
     same with the other of both.
     """
     yield model
+    if getattr(model, "has_released_numbers", False):  # whatever was chosen, these are the numbers
+        return
     if getattr(model, "floor", 0.0) is None:
         yield clone(model).set_params(floor=float(release.noise["floor"]))
     for name in CHOSEN_PARAMETERS:

@@ -527,6 +527,8 @@ class ReleasedClassifier(LogisticRegression):
     are not needed to use them again.
     """
 
+    has_released_numbers = True
+
     @classmethod
     def of(cls, release: Release, model: Any) -> Any:
         """The same estimator with the numbers of the release."""

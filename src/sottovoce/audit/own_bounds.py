@@ -52,15 +52,32 @@ def bound_realised_loss(release: Release, x: TableLike, y: Any, weight: Any) -> 
         one's own promised ε of a regression, or the row's weight in a classifier; None: the
         largest that anybody has.
     """
-    value = release.value
+    if _is_bounded_regression(release):
+        return _bound_regression(release, x, y, _read_amount(release, weight))
+    if _is_bounded_classifier(release):
+        return _bound_classifier(release, x, y, weight)
+    raise unbounded_error()
+
+
+def is_bounded(release: Release) -> bool:
+    """Whether the release is one from which ``bound_realised_loss`` tells a bound."""
+    return _is_bounded_regression(release) or _is_bounded_classifier(release)
+
+
+def _is_bounded_regression(release: Release) -> bool:
     # Gaussian noise has no bound that holds whatever was drawn.
     pure = release.parameters.get("method") == "objective"
-    if isinstance(value, dict) and "stages" in value and pure:
-        return _bound_regression(release, x, y, _read_amount(release, weight))
-    models = value.get("models", {}) if isinstance(value, dict) else {}
-    if models and all("largest_weight" in model for model in models.values()):
-        return _bound_classifier(release, x, y, weight)
-    raise InvalidParameter(
+    return pure and isinstance(release.value, dict) and "stages" in release.value
+
+
+def _is_bounded_classifier(release: Release) -> bool:
+    models = release.value.get("models", {}) if isinstance(release.value, dict) else {}
+    return bool(models) and all("largest_weight" in model for model in models.values())
+
+
+def unbounded_error() -> InvalidParameter:
+    """What is said of releases whose own loss nobody can bound."""
+    return InvalidParameter(
         "From this release nobody can bound their own loss better than by what was promised.",
         "It is known for posterior samples, and for regressions and classifiers with noise of pure "
         "ε in the objective, of this version.",

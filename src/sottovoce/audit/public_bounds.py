@@ -202,6 +202,14 @@ def mine(
     )
 
 
+def refuse_unbounded(release: Release) -> None:
+    """Refuses a release of which ``mine`` tells nothing, before anybody's row is looked at."""
+    from sottovoce.audit import own_bounds
+
+    if not inputs.has_posterior_noise(release) and not own_bounds.is_bounded(release):
+        raise own_bounds.unbounded_error()
+
+
 def bounds(
     release: Release,
     X: TableLike,
@@ -327,7 +335,7 @@ def _read_common_weight(release: Release) -> float:
         return 1.0
     if promise["unit"] != "row" or promise["epsilon"]["least"] != promise["epsilon"]["most"]:
         raise InvalidParameter(
-            "People have different weights in this release.",
+            "People may have different weights in this release.",
             "It does not say who has which.",
             "Pass weight=, that of one of your rows, which follows from your own budget; the "
             "curator can tell it.",

@@ -52,6 +52,7 @@ def audit(
     ] = False,
     budget_column: options.BudgetColumn = None,
     budgets: options.BudgetsTable = None,
+    unknown: options.Unknown = None,
     epsilon: options.Epsilon = None,
     person_column: options.PersonColumn = None,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
@@ -106,8 +107,12 @@ def audit(
         return _show_own_bound(mine, record, beta, weight)
     if model is None or table is None:
         raise _nothing_to_audit_error()
+    if unknown is not None:
+        unknown = options.parse_choice("--unknown", unknown, options.UNKNOWN_POLICIES)
+        options.refuse_stray_unknown(unknown, budgets, False, None)
     said = DataSource(
         table,
+        unknown=unknown,
         budget=budget_column,
         budgets=budgets,
         epsilon=epsilon,
@@ -162,9 +167,11 @@ def _write_page(
 
 def _show_own_bound(path: Path, record: Path | None, beta: float, weight: float | None) -> None:
     from sottovoce.audit import mine
+    from sottovoce.audit.public_bounds import refuse_unbounded
     from sottovoce.cli.console import load_release
 
     release = load_release(path)
+    refuse_unbounded(release)  # before a row is asked for that no use could be made of
     echo(mine(release, read_own_row(release, record), beta, weight=weight).explain())
 
 
@@ -173,16 +180,27 @@ def read_own_row(release: Release, record: Path | None) -> tuple[dict[str, Any],
     from sottovoce.errors import InvalidData
 
     content = _read_record(record)
-    names = [feature["name"] for feature in release.parameters.get("features", ())]
+    names = [_find_name(feature) for feature in release.parameters.get("features", ())]
     others = [name for name in content if name not in names]
     if len(others) != 1 or not all(name in content for name in names):
+        if release.column is None:
+            label = "the label"
+        else:
+            label = f"the label {release.column!r}"
         raise InvalidData(
-            "The record has not the columns of this release and its label.",
-            f"The columns are: {', '.join(names)}; one entry more is the label.",
+            "The record does not have the columns of this release and its label.",
+            f"It has {', '.join(names)} and {label}, and nothing else.",
             'Write it as JSON, such as {"age": 40, "smoker": "no", "cost": 1200}.',
             parameter="record",
         )
     return {name: content[name] for name in names}, content[others[0]]
+
+
+def _find_name(feature: Any) -> str:
+    """The name of a feature; of public features that is all that is published."""
+    if isinstance(feature, str):
+        return feature
+    return str(feature["name"])
 
 
 def _read_record(record: Path | None) -> dict[str, Any]:

@@ -136,10 +136,10 @@ class Grants:
         return cls.of_table(opened, person, column, tiers, unknown)
 
     def to_budgets(self) -> Any:
-        """Returns everybody's ε by person, for ``fit``: a mapping, or what was sold."""
-        if self.sold is None or not self.leave_out:
+        """Returns ε by person, for ``fit``: a mapping, or what leaves all others out."""
+        if not self.leave_out:
             return self._list_by_person()
-        return SoldGrants(self)
+        return GrantsOfSome(self)
 
     def _list_by_person(self) -> dict[Any, float]:
         return dict(zip(self.people.tolist(), units.to_epsilon(self.granted).tolist(), strict=True))
@@ -183,23 +183,25 @@ class Grants:
 
 
 @dataclass(frozen=True, eq=False)
-class SoldGrants:
-    """The allocation of a market as it was written to a file."""
+class GrantsOfSome:
+    """A table of budgets that leaves out whoever has none there, such as the allocation of a
+    market.
+    """
 
     grants: Grants
 
     @property
-    def sold(self) -> tuple[str, str]:
-        """A currency and a neighbour relation."""
-        return SOLD_PROMISE
+    def sold(self) -> tuple[str, str] | None:
+        """A currency and a neighbour relation, where it is an allocation."""
+        return self.grants.sold
 
     @property
     def units(self) -> units.Units:
-        """What each has sold, in the order of the file."""
+        """What each grants, in the order of the file."""
         return self.grants.granted
 
     def by_person(self) -> dict[Any, float]:
-        """Return ε by seller."""
+        """Return ε by person."""
         return self.grants._list_by_person()
 
 

@@ -687,8 +687,9 @@ class DataSource:
         """Returns the same in memory, for an estimator that cannot do with less."""
         if self.in_memory:
             return self
-        named = [name for name in (self.column, self.budget, self.person) if name is not None]
-        priced = None if self.tiers else self.budget
+        budget = self._budget_column
+        named = [name for name in (self.column, budget, self.person) if name is not None]
+        priced = None if self.tiers else budget
         if self.features is None:
             private: tuple[str | None, ...] = (*self.others, self.column)
         else:
@@ -697,9 +698,9 @@ class DataSource:
         engine = open_engine(self.table, numbers=numbers, text=self.text or DEFAULT_TEXT_FORMAT)
         whole = read_columns(engine, (*self.others, *named))
         epsilon = self.epsilon
-        if self.budget is not None:
-            epsilon = convert_tiers(whole.column(self.budget), self.tiers)
-        elif isinstance(self.budgets, Mapping):
+        if budget is not None:
+            epsilon = convert_tiers(whole.column(budget), self.tiers)
+        elif isinstance(self.budgets, Mapping) and self.unknown is None:
             epsilon = self.budgets
         elif self.budgets is not None:
             epsilon = self._read_grants().to_budgets()

@@ -88,9 +88,10 @@ class Ridge(RidgeCore, LoadableEstimator, LinearRegressor):
         given, chosen from public numbers. 0 buys nothing, and intervals are of a fit that is shrunk
         as strongly, as they always are without an intercept.
     fit_intercept :
-        False for a model through the origin of the features' and the label's own units; not with
-        "adassp". Bounds are then widened to lie around zero, [−m, m] for the larger size m of the
-        two, and so is the range of predictions. A factor's levels have coefficients whose sum is 0.
+        False for a model through the origin of the features' and the label's own units, with
+        "objective", "statistics" and the output methods. Bounds are then widened to lie around
+        zero, [−m, m] for the larger size m of the two, and so is the range of predictions. A
+        factor's levels have coefficients whose sum is 0.
     delta :
         The δ of every promise, far below one over the number of people, if ε at a δ will do. None:
         pure ε.

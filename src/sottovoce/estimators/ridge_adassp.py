@@ -82,7 +82,10 @@ FROM_ROUNDS = "the released variance of residuals, times 1.8 for rows of unequal
 
 
 def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
-    """Refuses budgets that are neither ρ nor ε at a δ, and what this method cannot fit."""
+    """Refuses budgets that are neither ρ nor ε at a δ, and what this method cannot fit; a descent
+    fits no more.
+    """
+    name = "descent" if ridge.method == "descent" else "adassp"
     if ridge.rho == (ridge.delta is not None):
         raise InvalidParameter(
             "The method 'adassp' has Gaussian noise, and budgets are said to be neither ρ nor ε at "
@@ -94,14 +97,15 @@ def validate(ridge: RidgeCore, label: Interval, width: int) -> None:
         )
     if not ridge.fit_intercept:
         raise InvalidParameter(
-            "The method 'adassp' has no model without an intercept.",
-            "Its rows are centred where they lie.",
-            "Choose method='statistics' with rho=True, or leave the intercept in.",
+            f"The method {name!r} has no model without an intercept.",
+            "An intercept is part of its model.",
+            "Choose method='objective' without delta, 'statistics' with rho=True, or leave the "
+            "intercept in.",
             parameter="fit_intercept",
         )
     if ridge.loss in ("robust", "huber"):
         raise InvalidParameter(
-            "The method 'adassp' estimates the mean of the labels, as least squares does.",
+            f"The method {name!r} estimates the mean of the labels, as least squares does.",
             "A robust loss is for the objective method.",
             "Choose method='objective', or loss='squared'.",
             parameter="loss",

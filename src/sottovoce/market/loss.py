@@ -276,7 +276,7 @@ def exponential(rate: float) -> SellerLoss:
     r = _to_number(rate)
     if not 0 < r < 1e3:
         raise InvalidParameter(
-            "The rate of the loss is not above 0, or beyond all meaning.",
+            "The rate of the loss is not above 0, or 1,000 or more.",
             "It says how fast the loss of a further unit of ε grows.",
             "Pass a number such as 1.",
             parameter="loss",
@@ -326,12 +326,12 @@ def piecewise(points: Sequence[tuple[float, float]] | ArrayLike) -> SellerLoss:
 
 
 def refuse_steep(loss: SellerLoss, most: float) -> None:
-    """Refuses a loss that is beyond all meaning at the largest ε that may be sold."""
+    """Refuses a loss that is too large at the largest ε that may be sold."""
     with np.errstate(over="ignore"):
         largest = float(loss.evaluate(np.array(most)))
     if not largest <= LARGEST_LOSS:
         raise InvalidParameter(
-            "The loss at the largest cap is beyond all meaning.",
+            "The loss at the largest cap is too large.",
             f"It is at most {LARGEST_LOSS:g}.",
             "Choose a smaller cap, or a loss that grows more slowly.",
             parameter="loss",

@@ -25,6 +25,7 @@ import numpy as np
 from sottovoce import units
 from sottovoce.audit import audit_from_table
 from sottovoce.booking import plan_rows, release_rows
+from sottovoce.data.budget_table import LEAVE_OUT_WORD
 from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
@@ -224,6 +225,7 @@ def start_release(
         asked = None
         if said.spend_left is None:
             asked = budgets.by_person(budgets.kinds.epsilon)
+        granted: list[units.Units] = []
         made = release_rows(
             workspace.session.ledger,
             workspace.session.short,
@@ -234,13 +236,32 @@ def start_release(
             agreed,
             job.commit,
             said.spend_left or "refuse",
+            granted.append,
         )
         workspace.releases[key] = made.to_json().encode()
-        if said.spend_left is None:  # what people had left then is not known any more
-            workspace.sources[key] = said
+        if granted and (asked is None or not np.array_equal(granted[-1], asked)):
+            workspace.sources[key] = _name_grants(said, budgets, granted[-1])
+        elif granted or asked is not None:
+            workspace.sources.setdefault(key, said)
         return key
 
     return workspace.jobs.start(work, key)
+
+
+def _name_grants(said: DataSource, budgets: Budgets, granted: units.Units) -> DataSource:
+    """Returns the same table with what each granted in the end, for an audit: the ledger does not
+    tell later who was left out, or what people had left then.
+    """
+    by_person = dict(zip(budgets.names(), units.to_epsilon(granted).tolist(), strict=True))
+    return replace(
+        said,
+        budget=None,
+        epsilon=None,
+        share=1.0,
+        spend_left=None,
+        budgets=by_person,
+        unknown=LEAVE_OUT_WORD,
+    )
 
 
 def read_release(workspace: Workspace, key: str) -> bytes:
@@ -288,9 +309,11 @@ def describe_source(made_from: DataSource) -> DataSource:
     says.
     """
     schema = replace(made_from.find_declared() or Schema(), label=None)
-    budgets = {"budget": made_from.budget, "epsilon": made_from.epsilon}
+    budgets: dict[str, Any] = {"budget": made_from.budget, "epsilon": made_from.epsilon}
     if made_from.budget is not None:
         budgets["epsilon"] = None
+    if made_from.budgets is not None:
+        budgets = {"budgets": made_from.budgets, "unknown": made_from.unknown}
     return DataSource(
         made_from.table, schema=schema, person=made_from.person, share=made_from.share, **budgets
     )
