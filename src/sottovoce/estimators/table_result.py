@@ -10,12 +10,13 @@ import math
 from collections.abc import Iterator, Mapping
 from html import escape
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.data.cells import OUTSIDE, Cells
+from sottovoce.data.cells import Cells
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.table_mechanism import NoisyTable
 from sottovoce.release import LEVEL, Intervals, Release, check_level
@@ -120,10 +121,10 @@ class Table:
         if not self.columns:
             where: Any = self.cells.where  # there is a filter where there are no columns
             if cell == self.cells.outside_cell:
-                return {"where": OUTSIDE}
+                return {"where": self.cells.outside_label}
             return {"where": str(where.text)}
         if cell == self.cells.outside_cell:
-            return dict.fromkeys(self.columns, OUTSIDE)
+            return dict.fromkeys(self.columns, self.cells.outside_label)
         return dict(zip(self.columns, labels, strict=True))
 
     def share(self) -> list[dict[str, Any]]:
@@ -241,8 +242,10 @@ class Table:
     def _list_cells(self, group: Any) -> list[int]:
         if isinstance(group, dict):
             return self._find(group)
-        if isinstance(group, int) and 0 <= group < self.cells.size:
-            return [group]
+        # True is 1 to Python, and would be a mask to NumPy.
+        numbered = isinstance(group, Integral) and not isinstance(group, bool)
+        if numbered and 0 <= group < self.cells.size:
+            return [int(group)]
         raise InvalidParameter(
             "A group is neither labels by column nor the number of a cell.",
             "",
