@@ -246,7 +246,11 @@ BAD = {
     "a line": ({"a\nb": (sv.Mean(bounds=(0, 1)), "age")}, {}, "name of a question"),
     "wanted of another": (None, {"wanted": {"x": 1.0}}, "wanted names something else"),
     "wanted of nothing": (None, {"wanted": {"mean age": 0}}, "not a finite number above 0"),
-    "wanted infinite": (None, {"wanted": {"mean age": float("inf")}}, "not a finite number above 0"),
+    "wanted infinite": (
+        None,
+        {"wanted": {"mean age": float("inf")}},
+        "not a finite number above 0",
+    ),
     "some shares": (None, {"shares": {"mean age": 1}}, "some questions only"),
     "a negative share": (None, {"shares": {"mean age": -1}}, "not a finite number above 0"),
     "another currency": (

@@ -450,3 +450,14 @@ def test_a_covariance_takes_bounds_by_name():
     assert named.fit(table, epsilon=1e4).mean_ == pytest.approx(table.mean(), abs=0.1)
     with pytest.raises(errors.InvalidBounds, match="Fewer than two"):
         sv.Covariance(sv.Bounds(features=(0, 1))).validate()
+
+
+def test_only_the_lines_that_are_shown_are_written_out(monkeypatch):
+    table = pa.table({"age": np.arange(500.0)})
+    shown = sv.Count(by={"age": range(501)}).fit(table, epsilon=1e3).table_
+    written = []
+    monkeypatch.setattr(shown, "_label", lambda cell: written.append(cell) or {"age": "an age"})
+    for view in (shown.to_svg, shown._repr_html_):
+        written.clear()
+        assert view()
+        assert len(set(written)) < 70

@@ -239,11 +239,21 @@ class Cells:
         """Whether a cell has declared values alone: no unknown or missing ones, nor any outside."""
         if cell == self.outside_cell:
             return False
-        places = np.unravel_index(cell, self.shape) if self.axes else ()
         return not any(
             place in (axis.other_cell, axis.missing_cell)
-            for axis, place in zip(self.axes, places, strict=True)
+            for axis, place in zip(self.axes, self._find_places(cell), strict=True)
         )
+
+    def _find_places(self, cell: int) -> list[int]:
+        """Returns where a cell is along each axis.
+
+        NumPy's unravel_index takes longer for a single cell, and tables have many.
+        """
+        places = []
+        for size in reversed(self.shape):
+            cell, place = divmod(cell, size)
+            places.append(place)
+        return places[::-1]
 
     @cached_property
     def outside_label(self) -> str:
@@ -307,8 +317,8 @@ class Cells:
             raise IndexError(cell)
         if cell == self.outside_cell:
             return (self.outside_label,)
-        places = np.unravel_index(cell, self.shape) if self.axes else ()
-        return tuple(axis.labels[int(place)] for axis, place in zip(self.axes, places, strict=True))
+        places = self._find_places(cell)
+        return tuple(axis.labels[place] for axis, place in zip(self.axes, places, strict=True))
 
     def refuse_wrong_columns(self, kinds: Mapping[str, str]) -> None:
         """Refuses a table that lacks a column of the cells, or has one of another kind; both are

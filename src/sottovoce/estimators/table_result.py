@@ -7,7 +7,7 @@ Everything in it follows from the release alone, and costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from importlib import import_module
 from numbers import Integral
@@ -96,14 +96,19 @@ class Table:
         """
         told: dict[str, Any] = self.release.value  # type: ignore[assignment]
         values = told[self.name]
+        return self._make_lines(cell for cell, value in enumerate(values) if empty or value != 0)
+
+    def _make_lines(self, cells: Iterable[int]) -> list[dict[str, Any]]:
+        """Returns the lines of some cells: of a large table only what is shown is written out."""
+        told: dict[str, Any] = self.release.value  # type: ignore[assignment]
+        values = told[self.name]
         ends = self.release.intervals or {}
         lows = _get_part(ends, "low", self.name, len(values))
         highs = _get_part(ends, "high", self.name, len(values))
         others = [name for name in ("count", "missing", "sum", "mean") if name in told]
         lines = []
-        for cell, value in enumerate(values):
-            if not empty and value == 0:
-                continue
+        for cell in cells:
+            value = values[cell]
             line = self._label(cell)
             line |= {
                 self.name: value,
@@ -363,12 +368,12 @@ class Table:
 
     def make_bars(self) -> list[WhiskerBar]:
         """Return the cells as bars; of a large table the largest, in the order of the cells."""
-        lines = self.rows()
         shown = self.list_notable_cells()
         if len(shown) > MOST_LINES:
             sizes = np.nan_to_num(np.abs(self.values))
             shown = sorted(sorted(shown, key=lambda cell: -sizes[cell])[:MOST_LINES])
-        return [self._make_bar(cell, lines[cell]) for cell in shown]
+        lines = self._make_lines(shown)
+        return [self._make_bar(cell, line) for cell, line in zip(shown, lines, strict=True)]
 
     def list_notable_cells(self) -> list[int]:
         """Return the cells of declared values, and others that are clearly not empty.
@@ -439,12 +444,10 @@ class Table:
 
     def _repr_html_(self) -> str:
         """The view of a notebook."""
-        lines = self.rows()
         names = [*self._label(0), self.name, "95 % interval"]
         body = []
         shown = self.list_notable_cells()[:MOST_LINES]
-        for cell in shown:
-            line = lines[cell]
+        for cell, line in zip(shown, self._make_lines(shown), strict=True):
             bar = self._make_bar(cell, line)
             value, _, ends = bar.words.partition(" (")
             if line["too_few"]:
@@ -453,8 +456,8 @@ class Table:
             body.append("".join(f"<td>{escape(entry)}</td>" for entry in entries))
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
         more = ""
-        if len(lines) > len(shown):
-            more = f"<p>{format_count(len(lines) - len(shown), 'more cell')}: see rows().</p>"
+        if len(self) > len(shown):
+            more = f"<p>{format_count(len(self) - len(shown), 'more cell')}: see rows().</p>"
         rows = "".join(f"<tr>{line}</tr>" for line in body)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
