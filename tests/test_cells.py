@@ -185,7 +185,7 @@ def test_what_is_no_axis_is_not_read_from_a_release(entry, value):
         ("income", "[columns.income]\nedges = ["),
         ("note", '[columns.note]\nkind = "factor"\nlevels = ['),
         ("my town", '[columns."my town"]\nkind = "factor"\nlevels = ['),
-        ("visited", '[columns.visited]\nlow = "2024-01-01"'),
+        ("visited", '[columns.visited]\nperiod = "month"'),
         ("seen:month", '[columns.seen]\nkind = "date"\nlow = "2024-01-01"\nhigh = "2024-12-31"'),
     ],
 )
@@ -194,6 +194,14 @@ def test_a_column_without_public_cells_is_refused_with_the_lines_to_add(by, line
         make_cells(by, None, SCHEMA)
     assert refusal.value.parameter == "by"
     assert line in refusal.value.remedy
+
+
+def test_of_a_declared_range_only_the_end_that_lacks_is_to_be_added():
+    schema = Schema.loads('[columns.seen]\nkind = "date"\nhigh = "2030-12-31"')
+    with pytest.raises(InvalidParameter) as refusal:
+        make_cells("seen", None, schema)
+    assert 'low = "2024-01-01"\nperiod = "month"' in refusal.value.remedy
+    assert "high" not in refusal.value.remedy
 
 
 def test_the_lines_to_add_are_a_schema():

@@ -144,6 +144,21 @@ def test_what_is_no_filter_is_refused(text):
     assert refusal.value.parameter == "where"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("age > weight", "a value where it has 'weight'"),
+        ("'age' > 3", "the name of a column where it has '3'"),
+        ("1 < age < 3", "goes on where it has '<', after a whole condition"),
+        ("(age > 3", r"lacks \) at its end"),
+        ("age > " + "x" * 100, "has '" + "x" * 40 + "'"),
+    ],
+)
+def test_a_refusal_says_where_reading_stopped(text, told):
+    with pytest.raises(InvalidParameter, match=told):
+        Predicate.parse(text, SCHEMA)
+
+
 def test_a_column_that_is_not_described_is_refused_with_the_entry_to_add():
     with pytest.raises(InvalidParameter, match=r"\[columns\.\"my weight\"\]"):
         Predicate.parse("`my weight` > 3", SCHEMA)

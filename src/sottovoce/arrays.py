@@ -387,10 +387,12 @@ def to_column(values: TableLike, name: str) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.ravel()
     if array.ndim != 1:
+        remedy = "Pass a one-dimensional array or a single column of the table"
+        named = ', or name one, such as column="cost"' if name == "values" else ""
         raise WrongType(
             f"The {name} are not one column.",
             "This question is about one column.",
-            "Pass a one-dimensional array or a single column of the table.",
+            f"{remedy}{named}.",
             parameter=PARAMETERS.get(name, name),
         )
     return array

@@ -794,6 +794,8 @@ def _describe_shortly(told: Any) -> Column:
     if len(told) != 2:
         raise _short_form_error()
     low, high = told
+    if any(isinstance(end, bool) for end in told):
+        raise _short_form_error()
     if all(isinstance(day, date) for day in told):
         return Column("date", low.isoformat()[:10], high.isoformat()[:10])
     if any(isinstance(end, date) for end in told):

@@ -179,7 +179,16 @@ def name_cells(told: PlanOrRelease) -> Iterator[str]:
         for labels in product(*(axis["labels"] for axis in by["axes"])):
             yield ", ".join(labels)
     if filtered:
-        yield OUTSIDE_CELL
+        taken = [label for axis in by["axes"] for label in axis["labels"]]
+        yield find_free_label(OUTSIDE_CELL, taken)
+
+
+def find_free_label(word: str, taken: Sequence[str]) -> str:
+    """Returns a label that no level has."""
+    used = set(taken)
+    while word in used:
+        word = f"({word})"
+    return word
 
 
 def _describe_filter(told: PlanOrRelease) -> str:

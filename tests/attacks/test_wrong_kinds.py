@@ -10,6 +10,7 @@ import datetime as dt
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
@@ -114,7 +115,9 @@ def test_lists_are_no_levels_and_bytes_are_others():
     assert [round(line["count"]) for line in told] == [0, 0, ROWS, 0]
 
 
-@pytest.mark.parametrize("words", [("true", "false"), ("True", "False"), ("1", "0")])
+@pytest.mark.parametrize(
+    "words", [("true", "false"), ("True", "False"), ("1", "0"), ("yes", "no"), ("T", "F")]
+)
 def test_truths_are_found_however_levels_spell_them(words):
     table = make_table(pa.array([True, True, True, None] * (ROWS // 4)))
     told = sv.Count(by={"v": list(words)}).fit(table, epsilon=200.0).table_.rows()
@@ -141,7 +144,34 @@ def test_days_and_numbers_may_be_levels():
 
 def test_groups_to_compare_that_are_no_labels_are_refused():
     counted = sv.Count(by={"g": ["a", "b"]}).fit(make_table(WRONG["text"]), epsilon=1.0)
-    groups = [{"self": "a"}, {1: "a"}, {"g": 1}, "a", None]
+    groups = [{"self": "a"}, {1: "a"}, {"g": 1}, "a", None, True, False, np.int64(9)]
     for one, two in pairwise([*groups, {"g": "a"}]):
         with pytest.raises(errors.InvalidParameter):
             counted.table_.compare(one, two)
+    by_number = counted.table_.compare(np.int64(0), np.uint8(1))
+    assert by_number == counted.table_.compare({"g": "a"}, {"g": "b"})
+
+
+def test_truths_are_no_range_and_no_levels():
+    with pytest.raises(errors.InvalidSchema, match="levels as text"):
+        sv.Schema.of({"v": [False, True]})
+    with pytest.raises(errors.InvalidParameter, match='"true" and "false"'):
+        sv.Count(by={"v": [False, True]}).validate()
+
+
+def test_what_has_no_columns_with_names_is_said_to_have_none():
+    for table in ({"g": ["a"] * 9}, [{"g": "a"}] * 9, ["a"] * 9, np.zeros((9, 2))):
+        with pytest.raises(errors.MissingColumn, match="columns have names"):
+            sv.Count(by={"g": ["a"]}).fit(table, epsilon=1.0)
+
+
+def test_several_columns_without_a_name_are_refused_with_what_to_pass():
+    table = pd.DataFrame({"a": np.zeros(9), "b": np.zeros(9)})
+    for question in (sv.Mean((0, 1)), sv.Sum((0, 1)), sv.Variance((0, 1))):
+        with pytest.raises(errors.WrongType, match='column="cost"'):
+            question.fit(table, epsilon=1.0)
+
+
+def test_a_path_is_no_release():
+    with pytest.raises(errors.InvalidRelease, match=r"sv\.Release\.load"):
+        sv.load("release.json")

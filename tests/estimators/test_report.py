@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,13 @@ import pytest
 
 import sottovoce as sv
 from sottovoce.budgets import Budgets
-from sottovoce.errors import InvalidInput, MissingColumn, MissingValues, ReleaseFailed
+from sottovoce.errors import (
+    InvalidInput,
+    InvalidParameter,
+    MissingColumn,
+    MissingValues,
+    ReleaseFailed,
+)
 from sottovoce.estimators.report_questions import list_questions
 from sottovoce.schema import Column
 
@@ -186,6 +193,37 @@ def test_what_cannot_be_had_is_refused_before_anybody_is_charged():
     assert session.balance("p0") == 1.0
 
 
+@pytest.mark.parametrize(
+    ("given", "parameter", "told"),
+    [
+        ({"shares": {"cost": 1}}, "shares", "some questions only"),
+        ({"shares": {"cost": 1, "age": 1}, "wanted": {"age": 5}}, "shares", "together with wanted"),
+        ({"shares": {"cost": 1, "age": 1, "people": 1}}, "shares", "'cost', 'age'. Those that are"),
+        ({"shares": {"cost": 0, "age": 1}}, "shares", "not a finite number above 0"),
+        ({"wanted": {"age": math.inf}}, "wanted", "not a finite number above 0"),
+        ({"wanted": {"height": 1}}, "wanted", "questions that have an error"),
+    ],
+)
+def test_shares_and_wanted_errors_that_cannot_be_are_refused_by_the_plan(given, parameter, told):
+    groups = {"region": ["north", "south"]}
+    asked = {
+        "people": sv.Count(by=groups),
+        "cost": (sv.Mean((0, 100), by=groups), "cost"),
+        "age": (sv.Mean((0, 100)), "age"),
+    }
+    report = sv.Report(asked, **given)
+    for refuse in (report.validate, lambda: report.plan(1.0, rows=100)):
+        with pytest.raises(InvalidParameter, match=told) as refusal:
+            refuse()
+        assert refusal.value.parameter == parameter
+
+
+def test_a_wanted_error_may_be_any_real_number():
+    asked = {"age": (sv.Mean((0, 100)), "age")}
+    plans = [sv.Report(asked, wanted={"age": n}).plan(1.0, rows=100) for n in (5, np.int64(5))]
+    assert plans[0].charges.tolist() == plans[1].charges.tolist()
+
+
 def test_given_shares_are_kept():
     shares = {"mean age": 2, "median cost": 1, "quartiles": 4, "visits": 1}
     plan = make_report(shares=shares).plan(epsilon=1.0, rows=PEOPLE)
@@ -206,11 +244,15 @@ BAD = {
     "bad bounds": ({"a": (sv.Mean(bounds=(1, 0)), "age")}, {}, "'a'"),
     "no name": ({"": (sv.Mean(bounds=(0, 1)), "age")}, {}, "name of a question"),
     "a line": ({"a\nb": (sv.Mean(bounds=(0, 1)), "age")}, {}, "name of a question"),
-    "wanted of another": (None, {"wanted": {"x": 1.0}}, "wanted does not name"),
-    "wanted of nothing": (None, {"wanted": {"mean age": 0}}, "not above 0"),
-    "wanted infinite": (None, {"wanted": {"mean age": float("inf")}}, "not above 0"),
+    "wanted of another": (None, {"wanted": {"x": 1.0}}, "wanted names something else"),
+    "wanted of nothing": (None, {"wanted": {"mean age": 0}}, "not a finite number above 0"),
+    "wanted infinite": (
+        None,
+        {"wanted": {"mean age": float("inf")}},
+        "not a finite number above 0",
+    ),
     "some shares": (None, {"shares": {"mean age": 1}}, "some questions only"),
-    "a negative share": (None, {"shares": {"mean age": -1}}, "not above 0"),
+    "a negative share": (None, {"shares": {"mean age": -1}}, "not a finite number above 0"),
     "another currency": (
         {
             "a": (

@@ -77,6 +77,21 @@ def test_periods_bins_quantiles_and_counts_of_answers():
     assert isinstance(several["VARIANCE(cost)"][0], sv.Variance)
 
 
+def test_one_in_the_place_of_a_star_and_the_variance_of_all_rows():
+    asked = read("SELECT COUNT(1) AS people, VAR_POP(cost) AS spread FROM patients").questions
+    assert (type(asked["people"]), asked["people"].where) == (sv.Count, None)
+    assert isinstance(asked["spread"][0], sv.Variance)
+
+
+def test_groups_may_be_called_as_select_calls_them():
+    text = (
+        "SELECT date_trunc('month', visited) AS m, region r, COUNT(*) FROM patients GROUP BY m, r"
+    )
+    assert read(text).questions["COUNT(*)"].by == ["visited:month", "region"]
+    with pytest.raises(InvalidParameter, match="not grouped by"):  # columns of the table come first
+        read("SELECT cost AS region, COUNT(*) FROM patients GROUP BY region")
+
+
 REFUSED = {
     "SELECT * FROM patients": "SELECT \\*",
     "SELECT age FROM patients": "not grouped by",
@@ -84,6 +99,9 @@ REFUSED = {
     "SELECT region FROM patients GROUP BY region": "no aggregate",
     "SELECT COUNT(DISTINCT age) FROM patients": "COUNT\\(DISTINCT",
     "SELECT AVG(DISTINCT age) FROM patients": "AVG",
+    "SELECT VAR_POP(weight) FROM patients": "VAR_POP.*'weight'",
+    "SELECT COUNT(NULL) FROM patients": "COUNT",
+    "SELECT COUNT(*) AS n FROM patients GROUP BY n": "GROUP BY",
     "SELECT AVG(cost + 1) FROM patients": "AVG",
     "SELECT AVG(cost) + 1 FROM patients": "no aggregate",
     "SELECT STDDEV(cost) FROM patients": "STDDEV",

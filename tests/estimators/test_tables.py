@@ -443,3 +443,36 @@ def test_every_engine_gives_the_same_table(tmp_path):
             with seeded(4):
                 found.append(asked.fit(data, epsilon="eps", **values).release_.value)
         assert found[0] == found[1] == found[2]
+
+
+def test_a_level_that_is_called_outside_is_not_the_cell_outside_the_filter():
+    table = pa.table({"place": ["outside", "inside"] * 50, "age": [30.0, 50.0, 70.0, 50.0] * 25})
+    schema = sv.Schema.of({"place": ["inside", "outside"], "age": (0, 100)})
+    found = sv.Count(by="place", where="age > 40", schema=schema).fit(table, epsilon=1e3)
+    lines = {line["place"]: round(line["count"]) for line in found.table_.rows()}
+    assert lines == {"inside": 50, "outside": 25, "other": 0, "missing": 0, "(outside)": 25}
+    assert found.table_.find(place="outside") == [1]
+    assert "(outside): 25" in found.release_.explain()
+
+
+def test_a_covariance_takes_bounds_by_name():
+    table = pd.DataFrame({"a": np.arange(100.0), "b": np.arange(100.0) ** 0.5})
+    limits = {"a": (0, 100), "b": (0, 10)}
+    named = sv.Covariance(sv.Bounds(features=limits))
+    assert (
+        named.plan(1.0, rows=100).parameters == sv.Covariance(limits).plan(1.0, rows=100).parameters
+    )
+    assert named.fit(table, epsilon=1e4).mean_ == pytest.approx(table.mean(), abs=0.1)
+    with pytest.raises(errors.InvalidBounds, match="Fewer than two"):
+        sv.Covariance(sv.Bounds(features=(0, 1))).validate()
+
+
+def test_only_the_lines_that_are_shown_are_written_out(monkeypatch):
+    table = pa.table({"age": np.arange(500.0)})
+    shown = sv.Count(by={"age": range(501)}).fit(table, epsilon=1e3).table_
+    written = []
+    monkeypatch.setattr(shown, "_label", lambda cell: written.append(cell) or {"age": "an age"})
+    for view in (shown.to_svg, shown._repr_html_):
+        written.clear()
+        assert view()
+        assert len(set(written)) < 70

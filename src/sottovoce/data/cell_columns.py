@@ -38,6 +38,12 @@ MOST_WHOLE = 2.0**53
 #: Units of time in a day.
 UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 MINUTES_PER_DAY = 24 * 60
+#: How levels may spell true and false. DuckDB reads a text file of yes and no, or of t and f, as
+#: truths.
+TRUTHS = (
+    ("true", "True", "TRUE", "1", "yes", "Yes", "YES", "t", "T", "y", "Y"),
+    ("false", "False", "FALSE", "0", "no", "No", "NO", "f", "F", "n", "N"),
+)
 #: A date, and perhaps a time and an offset. Both separators of a date must be the same.
 DATE_PATTERN = (
     r"^[ ]*(?P<year>[0-9]{4})(?P<first>[-/.]?)(?P<month>[0-9]{2})(?P<second>[-/.]?)"
@@ -90,9 +96,9 @@ def _number_text(column: Any, levels: tuple[str, ...], other: int, missing: int)
 
 
 def _write_truths(column: Any, levels: tuple[str, ...]) -> Any:
-    """Returns truths as text, in the spelling of the levels: true, True, TRUE, or 1."""
+    """Returns truths as text, in the spelling of the levels, such as true, True, 1 or yes."""
     words = []
-    for spellings in (("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")):
+    for spellings in TRUTHS:
         words.append(next((word for word in spellings if word in levels), spellings[0]))
     return pc.if_else(column, *words)
 

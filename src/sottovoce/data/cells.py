@@ -50,13 +50,13 @@ from sottovoce.schema import (
     parse_day,
     quote_key,
 )
+from sottovoce.wording import OUTSIDE_CELL, find_free_label
 
 #: No table has more cells.
 MAX_CELLS = 10**7
-#: The cells that every axis ends with, and the one of rows outside a filter.
+#: The cells that every axis ends with.
 OTHER = "other"
 MISSING = "missing"
-OUTSIDE = "outside"
 #: Kinds of columns, as engines name them, that an axis can be read of.
 READABLE = {
     "levels": ("number", "text", "date", "other"),
@@ -97,9 +97,9 @@ class Axis:
         """The labels of all cells, each once."""
         labels = list(self.values)
         if self.kind == "levels" and self.other is None:
-            labels.append(_find_free_label(OTHER, labels))
+            labels.append(find_free_label(OTHER, labels))
         if self.missing is None:
-            labels.append(_find_free_label(MISSING, labels))
+            labels.append(find_free_label(MISSING, labels))
         return tuple(labels)
 
     @property
@@ -239,11 +239,26 @@ class Cells:
         """Whether a cell has declared values alone: no unknown or missing ones, nor any outside."""
         if cell == self.outside_cell:
             return False
-        places = np.unravel_index(cell, self.shape) if self.axes else ()
         return not any(
             place in (axis.other_cell, axis.missing_cell)
-            for axis, place in zip(self.axes, places, strict=True)
+            for axis, place in zip(self.axes, self._find_places(cell), strict=True)
         )
+
+    def _find_places(self, cell: int) -> list[int]:
+        """Returns where a cell is along each axis.
+
+        NumPy's unravel_index takes longer for a single cell, and tables have many.
+        """
+        places = []
+        for size in reversed(self.shape):
+            cell, place = divmod(cell, size)
+            places.append(place)
+        return places[::-1]
+
+    @cached_property
+    def outside_label(self) -> str:
+        """What the cell of rows outside the filter is called: a word that no level has."""
+        return find_free_label(OUTSIDE_CELL, [label for axis in self.axes for label in axis.labels])
 
     @property
     def outside_cell(self) -> int | None:
@@ -301,9 +316,9 @@ class Cells:
         if not 0 <= cell < self.size:
             raise IndexError(cell)
         if cell == self.outside_cell:
-            return (OUTSIDE,)
-        places = np.unravel_index(cell, self.shape) if self.axes else ()
-        return tuple(axis.labels[int(place)] for axis, place in zip(self.axes, places, strict=True))
+            return (self.outside_label,)
+        places = self._find_places(cell)
+        return tuple(axis.labels[place] for axis, place in zip(self.axes, places, strict=True))
 
     def refuse_wrong_columns(self, kinds: Mapping[str, str]) -> None:
         """Refuses a table that lacks a column of the cells, or has one of another kind; both are
@@ -559,6 +574,7 @@ def _make_axis_of(name: str, how: Any, schema: Schema) -> Axis:
         _refuse(
             f"The cells of {name!r} are neither all text nor all numbers.",
             "A list of text names levels, and a list of rising numbers edges of bins.",
+            'Write levels as text; those of a column of truths such as "true" and "false".',
         )
     return _make_edges_axis(name, described, tuple(listed))
 
@@ -586,7 +602,10 @@ def _suggest_line(name: str, described: Column | None) -> str:
     if described.kind == "factor":
         return f'{head}\nlevels = ["first", "second"]'
     if described.kind == "date":
-        return f'{head}\nlow = "2024-01-01"\nhigh = "2024-12-31"\nperiod = "month"'
+        days = {"low": "2024-01-01", "high": "2024-12-31"}
+        lacking = [name for name in days if getattr(described, name) is None]
+        lines = [f'{name} = "{days[name]}"' for name in lacking]
+        return "\n".join([head, *lines, 'period = "month"'])
     return f"{head}\nedges = [0, 10, 20]"
 
 
@@ -676,13 +695,5 @@ def _write_bins(edges: tuple[float, ...]) -> tuple[str, ...]:
     return (*inner, f"[{names[-2]}, {names[-1]}]")
 
 
-def _find_free_label(word: str, taken: list[str]) -> str:
-    """Returns a label that no level has."""
-    used = set(taken)
-    while word in used:
-        word = f"({word})"
-    return word
-
-
-def _refuse(found: str, required: str = "", remedy: str = "Correct by.") -> NoReturn:
+def _refuse(found: str, required: str = "", remedy: str = "Correct the cells.") -> NoReturn:
     raise InvalidParameter(found, required, remedy, parameter="by")

@@ -48,6 +48,8 @@ Matches = NDArray[np.bool_]
 #: No filter is longer, or nested more deeply.
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
+#: A refusal quotes no more of it.
+MOST_QUOTED = 40
 #: Canonical text has brackets around every "and" inside an "or", and is longer and deeper by less
 #: than this.
 CANONICAL_FACTOR = 8
@@ -327,8 +329,18 @@ class _Parser:
         """Returns the tree of the whole text."""
         tree = self._read_joined("or", 0)
         if self._peek() is not None:
-            _refuse("Something stands behind the end of the filter.", "It is one condition.")
+            _refuse(
+                f"The filter goes on {self._tell_place()}, after a whole condition.",
+                "Conditions are joined by and, or.",
+            )
         return tree
+
+    def _tell_place(self) -> str:
+        """Returns where reading has come to, in words."""
+        there = self._peek()
+        if there is None:
+            return "at its end"
+        return f"where it has {there[1][:MOST_QUOTED]!r}"
 
     def _peek(self) -> tuple[str, str] | None:
         if self._at < len(self._signs):
@@ -351,7 +363,7 @@ class _Parser:
         found = self._take(*wanted)
         if found is None:
             _refuse(
-                f"The filter lacks {' or '.join(wanted)} at sign {self._at + 1}.",
+                f"The filter lacks {' or '.join(wanted)} {self._tell_place()}.",
                 "A condition is a column, a comparison and a value, such as age > 40.",
             )
         return found
@@ -411,7 +423,7 @@ class _Parser:
         there = self._peek()
         if there is None or there[0] not in ("a name", "a quoted name"):
             _refuse(
-                f"The filter lacks the name of a column at sign {self._at + 1}.",
+                f"The filter lacks the name of a column {self._tell_place()}.",
                 "Text stands in quotes, and names of columns do not.",
             )
         kind, text = there
@@ -437,7 +449,7 @@ class _Parser:
         there = self._peek()
         if there is None or there[0] not in ("a number", "a date", "text"):
             _refuse(
-                f"The filter lacks a value at sign {self._at + 1}.",
+                f"The filter lacks a value {self._tell_place()}.",
                 "A value is a number, text in quotes, or a date such as 2024-01-31.",
             )
         self._at += 1

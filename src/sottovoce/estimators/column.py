@@ -242,7 +242,13 @@ class LoadableEstimator:
 
 def load(release: Release, expected: Any = None) -> Any:
     """Returns what ``sv.load`` does; ``expected`` is the class that it must be of, None for any."""
-    question = find_recorded(getattr(release, "question", None))
+    if not isinstance(release, Release):
+        raise InvalidRelease(
+            "This is no release.",
+            "An estimator is made again of a release.",
+            "Read a file with sv.Release.load first.",
+        )
+    question = find_recorded(release.question)
     if question is None:
         raise InvalidRelease(
             "No question that is registered makes such a release.",

@@ -39,7 +39,7 @@ from sottovoce.noise import source
 from sottovoce.noise.source import Grid
 from sottovoce.plan import ASSOCIATION, ExpectedError, Plan, Theorem, measure_inequality
 from sottovoce.release import Intervals, Release
-from sottovoce.schema import Interval, Schema, to_interval
+from sottovoce.schema import Bounds, Interval, Schema, to_interval
 from sottovoce.weights import Weights
 
 COVARIANCE_THEOREM = Theorem(
@@ -155,8 +155,11 @@ class Covariance(TableEstimator):
 
     def _list_ranges(self) -> dict[str, Interval]:
         schema = find_schema(self)
-        if isinstance(self.bounds, dict):
-            known = {str(name): to_interval(limits) for name, limits in self.bounds.items()}
+        limits_by_name = self.bounds
+        if isinstance(self.bounds, Bounds):
+            limits_by_name = self.bounds.list_limits_by_name()
+        if isinstance(limits_by_name, dict):
+            known = {str(name): to_interval(limits) for name, limits in limits_by_name.items()}
         else:
             others = {schema.person, schema.budget}
             known = {
@@ -169,7 +172,7 @@ class Covariance(TableEstimator):
             refuse_extreme_bounds(*limits)
         if len(chosen) < 2:
             raise InvalidBounds(
-                "Fewer than two columns of numbers are described.",
+                "Fewer than two columns of numbers are described, or named.",
                 "A covariance is of two or more columns, each with a lowest and a highest value.",
                 "Pass a mapping from column to (low, high), or a schema with two numbers.",
                 parameter="bounds" if self.columns is None else "columns",

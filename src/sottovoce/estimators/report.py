@@ -283,8 +283,9 @@ class Report(LoadableEstimator, Parameters):
                 one.estimator.validate()
         names = [one.name for one in questions]
         paid = [one.name for one in questions if one.answered_by == one.name]
-        wanted = check_numbers(self.wanted, names, "wanted", "an error, in the question's unit,")
-        shares = check_numbers(self.shares, paid, "shares", "a share")
+        wanted = check_numbers(self.wanted, names, "wanted", "an error")
+        note = " Those that are answered with another one need none."
+        shares = check_numbers(self.shares, paid, "shares", "a share", note)
         if shares and (wanted or set(shares) != set(paid)):
             raise InvalidParameter(
                 "Shares are given for some questions only, or together with wanted errors.",
@@ -343,6 +344,7 @@ class Report(LoadableEstimator, Parameters):
 
     def plan_for(self, budgets: Budgets, rows: Dataset | None = None) -> ReportPlan:
         """The plan of all questions for these budgets."""
+        self.validate()
         questions = self._list_questions()
         if rows is None:
             rows = self._describe_rows(DataSource(None))

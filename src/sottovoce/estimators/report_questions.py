@@ -39,7 +39,7 @@ def list_questions(asked: Any, schema: Any) -> list[ReportQuestion]:
     """Returns the questions with the schema that they are answered by; refuses what is none."""
     if not isinstance(asked, Mapping) or not 0 < len(asked) <= MOST_QUESTIONS:
         raise InvalidParameter(
-            "There are no questions, or too many.",
+            "There are no questions with names, or too many.",
             f"A report is a mapping from 1 to {MOST_QUESTIONS} names to estimators, or to "
             "pairs of an estimator and a column.",
             'Pass such as {"mean age": (sv.Mean(bounds=(0, 100)), "age")}.',

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -241,23 +242,25 @@ def _find_smallest_share(curve: ErrorCurve, most: float) -> int:
     return high
 
 
-def check_numbers(given: Any, names: Sequence[str], parameter: str, what: str) -> dict[str, float]:
+def check_numbers(
+    given: Any, names: Sequence[str], parameter: str, what: str, note: str = ""
+) -> dict[str, float]:
     """Returns positive numbers by the names of questions; refuses others."""
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not set(given) <= set(names):
         raise InvalidParameter(
-            f"{parameter} does not name questions of the report.",
-            f"It has {what} for some of: {', '.join(map(repr, names))}.",
-            "Use the names of the questions.",
+            f"{parameter} names something else than questions that have {what}.",
+            f"These are: {', '.join(map(repr, names))}.{note}",
+            "Use their names.",
             parameter=parameter,
         )
     for number in given.values():
-        usable = isinstance(number, int | float) and not isinstance(number, bool)
+        usable = isinstance(number, Real) and not isinstance(number, bool)
         if not usable or not 0 < number < 1e300:
             raise InvalidParameter(
-                f"A number of {parameter} is not above 0.",
-                f"It is {what.rstrip(',')}.",
+                f"An entry of {parameter} is not a finite number above 0.",
+                f"It is {what}.",
                 "Pass positive numbers.",
                 parameter=parameter,
             )

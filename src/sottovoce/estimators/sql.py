@@ -38,9 +38,12 @@ AGGREGATES = {
     "Sum": "sum",
     "Avg": "mean",
     "Variance": "variance",
+    "VariancePop": "variance",
     "Median": "quantile",
     "Quantile": "quantile",
 }
+#: What SQL calls those whose class has another name.
+CALLED = {"VariancePop": "VAR_POP"}
 #: How comparisons are written in a filter, and if their sides are exchanged.
 COMPARISONS = {
     "EQ": ("==", "=="),
@@ -119,7 +122,8 @@ class _Translation:
     def __init__(self, select: Node, schema: Schema) -> None:
         self._select = select
         self._schema = schema
-        self._groups = [self._read_group(one) for one in self._list_groups()]
+        self._aliases = {one.alias: one.this for one in select.expressions if _kind(one) == "Alias"}
+        self._groups = [self._read_group(self._resolve(one)) for one in self._list_groups()]
         if len(set(self._groups)) < len(self._groups):
             raise _refusal("GROUP BY", "it names a column twice.", "Name it once.")
         where = select.args.get("where")
@@ -153,6 +157,16 @@ class _Translation:
                 "GROUP BY", "it is more than a list of columns.", "Name columns, one by one."
             )
         return list(group.expressions)
+
+    def _resolve(self, node: Node) -> Node:
+        """Returns what a name that SELECT gives stands for; columns of the table come first."""
+        if _kind(node) != "Column" or len(node.parts) != 1:
+            return node
+        known = {column.casefold() for column in self._schema.columns}
+        alias = str(node.name)
+        if alias.casefold() in known:
+            return node
+        return self._aliases.get(alias, node)
 
     def _read_group(self, node: Node) -> str:
         """Returns a column that is grouped by, with its period, as questions take it."""
@@ -220,16 +234,17 @@ class _Translation:
             return self._make_quantile(node.this, share)
         if kind == "Count":
             return self._make_count(node)
+        clause = f"{CALLED.get(kind, kind.upper())}(…)"
         if node.expressions:
-            raise _refusal(f"{kind.upper()}(…)", "it has several arguments.", "Name one column.")
-        column = self._read_column(node.this, f"{kind.upper()}(…)")
+            raise _refusal(clause, "it has several arguments.", "Name one column.")
+        column = self._read_column(node.this, clause)
         return (self._make(question, self._where), column)
 
     def _make_count(self, node: Node) -> Any:
         inner = node.this
         if node.expressions or inner is None:
             raise _refusal("COUNT(…)", "it has several arguments, or none.", "Write COUNT(*).")
-        if _kind(inner) == "Star":
+        if _kind(inner) in ("Star", "Literal"):  # COUNT(1) counts rows too
             return self._make("count", self._where)
         if _kind(inner) == "Distinct":
             raise _refusal(

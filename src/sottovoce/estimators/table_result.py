@@ -7,15 +7,16 @@ Everything in it follows from the release alone, and costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from sottovoce.arrays import Array, Floats
-from sottovoce.data.cells import OUTSIDE, Cells
+from sottovoce.data.cells import Cells
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.table_mechanism import NoisyTable
 from sottovoce.release import LEVEL, Intervals, Release, check_level
@@ -95,14 +96,19 @@ class Table:
         """
         told: dict[str, Any] = self.release.value  # type: ignore[assignment]
         values = told[self.name]
+        return self._make_lines(cell for cell, value in enumerate(values) if empty or value != 0)
+
+    def _make_lines(self, cells: Iterable[int]) -> list[dict[str, Any]]:
+        """Returns the lines of some cells: of a large table only what is shown is written out."""
+        told: dict[str, Any] = self.release.value  # type: ignore[assignment]
+        values = told[self.name]
         ends = self.release.intervals or {}
         lows = _get_part(ends, "low", self.name, len(values))
         highs = _get_part(ends, "high", self.name, len(values))
         others = [name for name in ("count", "missing", "sum", "mean") if name in told]
         lines = []
-        for cell, value in enumerate(values):
-            if not empty and value == 0:
-                continue
+        for cell in cells:
+            value = values[cell]
             line = self._label(cell)
             line |= {
                 self.name: value,
@@ -120,10 +126,10 @@ class Table:
         if not self.columns:
             where: Any = self.cells.where  # there is a filter where there are no columns
             if cell == self.cells.outside_cell:
-                return {"where": OUTSIDE}
+                return {"where": self.cells.outside_label}
             return {"where": str(where.text)}
         if cell == self.cells.outside_cell:
-            return dict.fromkeys(self.columns, OUTSIDE)
+            return dict.fromkeys(self.columns, self.cells.outside_label)
         return dict(zip(self.columns, labels, strict=True))
 
     def share(self) -> list[dict[str, Any]]:
@@ -241,8 +247,10 @@ class Table:
     def _list_cells(self, group: Any) -> list[int]:
         if isinstance(group, dict):
             return self._find(group)
-        if isinstance(group, int) and 0 <= group < self.cells.size:
-            return [group]
+        # True is 1 to Python, and would be a mask to NumPy.
+        numbered = isinstance(group, Integral) and not isinstance(group, bool)
+        if numbered and 0 <= group < self.cells.size:
+            return [int(group)]
         raise InvalidParameter(
             "A group is neither labels by column nor the number of a cell.",
             "",
@@ -360,12 +368,12 @@ class Table:
 
     def make_bars(self) -> list[WhiskerBar]:
         """Return the cells as bars; of a large table the largest, in the order of the cells."""
-        lines = self.rows()
         shown = self.list_notable_cells()
         if len(shown) > MOST_LINES:
             sizes = np.nan_to_num(np.abs(self.values))
             shown = sorted(sorted(shown, key=lambda cell: -sizes[cell])[:MOST_LINES])
-        return [self._make_bar(cell, lines[cell]) for cell in shown]
+        lines = self._make_lines(shown)
+        return [self._make_bar(cell, line) for cell, line in zip(shown, lines, strict=True)]
 
     def list_notable_cells(self) -> list[int]:
         """Return the cells of declared values, and others that are clearly not empty.
@@ -436,12 +444,10 @@ class Table:
 
     def _repr_html_(self) -> str:
         """The view of a notebook."""
-        lines = self.rows()
         names = [*self._label(0), self.name, "95 % interval"]
         body = []
         shown = self.list_notable_cells()[:MOST_LINES]
-        for cell in shown:
-            line = lines[cell]
+        for cell, line in zip(shown, self._make_lines(shown), strict=True):
             bar = self._make_bar(cell, line)
             value, _, ends = bar.words.partition(" (")
             if line["too_few"]:
@@ -450,8 +456,8 @@ class Table:
             body.append("".join(f"<td>{escape(entry)}</td>" for entry in entries))
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
         more = ""
-        if len(lines) > len(shown):
-            more = f"<p>{format_count(len(lines) - len(shown), 'more cell')}: see rows().</p>"
+        if len(self) > len(shown):
+            more = f"<p>{format_count(len(self) - len(shown), 'more cell')}: see rows().</p>"
         rows = "".join(f"<tr>{line}</tr>" for line in body)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 

@@ -184,7 +184,14 @@ def take_columns(table: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Returns columns of a table in memory as Arrow has them, in its order of rows."""
     if not names:
         return {}
-    known = list_feature_names(table) or []
+    known = list_feature_names(table)
+    if known is None:
+        raise MissingColumn(
+            "This is no table whose columns have names.",
+            "The columns of cells and filters are looked up by their names.",
+            "Pass a data frame or an Arrow table.",
+            parameter="by",
+        )
     for name in names:
         if known.count(name) != 1:
             raise MissingColumn(
