@@ -381,3 +381,28 @@ def test_lists_of_one_number_are_no_numbers(wrap):
         sv.Mean(bounds=(0, 1)).fit(lists, epsilon=1.0)
     with pytest.raises(sv.errors.WrongType):
         sv.market.Market(lists, cost_range=(0, 2), trade_off=0.1, dimension=2)
+
+
+@pytest.mark.parametrize("words", [["no", "yes"], ["false", "true"], ["0", "1"], ["F", "T"]])
+@pytest.mark.parametrize("form", ["pandas", "Arrow", "Parquet", "DuckDB"])
+def test_regressions_find_truths_however_levels_spell_them(words, form, tmp_path):
+    many = 2000
+    ill = np.arange(many) % 2 == 0
+    schema = sv.Schema.of({"ill": words, "cost": (0, 10)}, label="cost")
+    table = pa.table({"ill": ill, "cost": np.where(ill, 8.0, 2.0)})
+    ridge = sv.Ridge(bounds=schema, method="statistics", alpha=1e-6)
+    if form == "pandas":
+        frame = table.to_pandas()
+        ridge.fit(frame[["ill"]], frame["cost"], epsilon=1000.0)
+    elif form == "Arrow":
+        ridge.fit(table.select(["ill"]), table["cost"], epsilon=1000.0)
+    else:
+        path = tmp_path / "rows.parquet"
+        pq.write_table(table, path)
+        rows = path
+        if form == "DuckDB":
+            rows = duckdb.connect().read_parquet(str(path))
+        ridge.fit(rows, epsilon=1000.0)
+    no, yes = (ridge.predict(pd.DataFrame({"ill": [truth]}))[0] for truth in (False, True))
+    assert abs(no - 2) < 0.1
+    assert abs(yes - 8) < 0.1

@@ -34,6 +34,12 @@ LONG_ROW = 2**10
 #: there are no more.
 FEW_NUMBERS = 16
 SOME_NUMBERS = 2**10
+#: How levels may spell true and false. DuckDB reads a text file of yes and no, or of t and f, as
+#: truths.
+TRUTHS = (
+    ("true", "True", "TRUE", "1", "yes", "Yes", "YES", "t", "T", "y", "Y"),
+    ("false", "False", "FALSE", "0", "no", "No", "NO", "f", "F", "n", "N"),
+)
 #: The arguments of columns that a sentence calls otherwise.
 PARAMETERS = {"values": "y", "labels": "y", "features": "X", "public labels": "public"}
 
@@ -275,20 +281,36 @@ def get_named_column(table: Any, name: str) -> Any:
     return table[name]
 
 
+def spell_truths(levels: tuple[str, ...]) -> tuple[str, str]:
+    """Returns how these levels spell true and false, in a column of truths.
+
+    >>> spell_truths(("no", "yes"))
+    ('yes', 'no')
+    """
+    true, false = (
+        next((word for word in spellings if word in levels), spellings[0]) for spellings in TRUTHS
+    )
+    return true, false
+
+
 def _number_levels(values: Any, levels: tuple[str, ...]) -> Floats:
     place: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
+    truths = spell_truths(levels)
     found = to_column(values, "features").tolist()
     # Text, which most levels are, is looked up as it is: nothing else takes so long to read.
     return np.array(
-        [place.get(v if type(v) is str else _format_level(v), -1.0) for v in found],
+        [place.get(v if type(v) is str else _format_level(v, truths), -1.0) for v in found],
         dtype=np.float64,
     )
 
 
-def _format_level(value: object) -> str | None:
+def _format_level(value: object, truths: tuple[str, str]) -> str | None:
     """Returns the level that a cell names, None where it holds nothing."""
     if is_missing(value):
         return None
+    if isinstance(value, bool | np.bool_):
+        true, false = truths
+        return true if value else false
     # A level written as 1 in a schema is often stored as 1.0, where a column has gaps.
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

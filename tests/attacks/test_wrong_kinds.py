@@ -175,3 +175,8 @@ def test_several_columns_without_a_name_are_refused_with_what_to_pass():
 def test_a_path_is_no_release():
     with pytest.raises(errors.InvalidRelease, match=r"sv\.Release\.load"):
         sv.load("release.json")
+
+
+def test_cells_in_a_set_are_refused_because_a_set_has_no_order():
+    with pytest.raises(errors.InvalidParameter, match="no order"):
+        sv.Count(by={"g": {"a", "b"}}).validate()

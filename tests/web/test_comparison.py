@@ -72,8 +72,8 @@ def test_words_follow_from_the_interval():
     assert told.describe()[0] == "The mean of 'cost', “a” minus “b”: 200 EUR."
     assert "95 % or more" in told.describe()[1]
     assert "150 EUR to 260 EUR" in told.describe()[1]
-    assert "“a” has more" in told.describe()[2]
-    assert "“b” has more" in replace(told, difference=-9.0, low=-20.0, high=-1.0).describe()[2]
+    assert "larger in “a”" in told.describe()[2]
+    assert "larger in “b”" in replace(told, difference=-9.0, low=-20.0, high=-1.0).describe()[2]
     assert "it cannot be said" in replace(told, low=-1.0).describe()[2]
     assert "too few rows" in replace(told, difference=None, low=None, high=None).describe()[0]
     assert "Nothing bounds it" in replace(told, low=None).describe()[1]

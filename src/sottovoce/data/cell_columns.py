@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sottovoce.arrays import Integers
+from sottovoce.arrays import Integers, spell_truths
 from sottovoce.data.engine import as_array
 from sottovoce.errors import WrongType
 
@@ -38,12 +38,6 @@ MOST_WHOLE = 2.0**53
 #: Units of time in a day.
 UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 MINUTES_PER_DAY = 24 * 60
-#: How levels may spell true and false. DuckDB reads a text file of yes and no, or of t and f, as
-#: truths.
-TRUTHS = (
-    ("true", "True", "TRUE", "1", "yes", "Yes", "YES", "t", "T", "y", "Y"),
-    ("false", "False", "FALSE", "0", "no", "No", "NO", "f", "F", "n", "N"),
-)
 #: A date, and perhaps a time and an offset. Both separators of a date must be the same.
 DATE_PATTERN = (
     r"^[ ]*(?P<year>[0-9]{4})(?P<first>[-/.]?)(?P<month>[0-9]{2})(?P<second>[-/.]?)"
@@ -62,7 +56,7 @@ def find_levels(column: Any, levels: tuple[str, ...], other: int, missing: int) 
     if is_text(column.type):
         return _number_text(column, levels, other, missing)
     if pa.types.is_boolean(column.type):
-        column = _write_truths(column, levels)
+        column = pc.if_else(column, *spell_truths(levels))
     encoded = column.dictionary_encode()
     text = _write_numbers(encoded.dictionary)
     return _spread(encoded, _number_text(text, levels, other, missing), missing)
@@ -93,14 +87,6 @@ def _number_text(column: Any, levels: tuple[str, ...], other: int, missing: int)
     if found.null_count:
         found = found.fill_null(len(codes) - 1)
     return codes.take(as_array(found))
-
-
-def _write_truths(column: Any, levels: tuple[str, ...]) -> Any:
-    """Returns truths as text, in the spelling of the levels, such as true, True, 1 or yes."""
-    words = []
-    for spellings in TRUTHS:
-        words.append(next((word for word in spellings if word in levels), spellings[0]))
-    return pc.if_else(column, *words)
 
 
 def _write_numbers(column: Any) -> Any:

@@ -555,6 +555,12 @@ def _make_axis_of(name: str, how: Any, schema: Schema) -> Axis:
         _refuse(f"{how!r} is no period.", f"Periods are: {', '.join(PERIODS)}.")
     if isinstance(how, str | Mapping):
         return _make_period_axis(name, described, how)
+    if isinstance(how, set | frozenset):
+        _refuse(
+            f"The cells of {name!r} are a set, which has no order.",
+            "A table lists its cells in the order in which they are given.",
+            "Pass a list.",
+        )
     if hasattr(how, "__len__"):
         _check_number_of_cells(len(how))
     try:

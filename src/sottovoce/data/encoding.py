@@ -37,6 +37,7 @@ from sottovoce.arrays import (
     combine_columns,
     count_dimensions,
     list_feature_names,
+    spell_truths,
     to_matrix,
 )
 from sottovoce.data.engine import ArrayBatch, GroupLookup, as_floats, cut_batch
@@ -838,7 +839,9 @@ def number_levels(column: Any, levels: tuple[str, ...]) -> Floats:
         column = pa.array(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_floating(
+    if pa.types.is_boolean(column.type):
+        text = pc.if_else(column, *spell_truths(levels))
+    elif pa.types.is_floating(
         column.type
     ):  # a level written as 1 is often stored as 1.0, where a column has gaps
         whole = pc.equal(column, pc.floor(column)).fill_null(False)

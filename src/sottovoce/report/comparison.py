@@ -56,10 +56,10 @@ class GroupComparison:
 
     def _conclude(self) -> str:
         if self.low is not None and self.low > 0:
-            return f"All of this is above 0: “{self.one}” has more."
+            return f"All of this is above 0: it is larger in “{self.one}”."
         if self.high is not None and self.high < 0:
-            return f"All of this is below 0: “{self.two}” has more."
-        return "0 is among these numbers: it cannot be said which of the two has more."
+            return f"All of this is below 0: it is larger in “{self.two}”."
+        return "0 is among these numbers: it cannot be said in which of the two it is larger."
 
     def _write(self, number: float, width: float) -> str:
         return f"{round_to_error(number, width or 1.0)} {self.unit}".rstrip()
