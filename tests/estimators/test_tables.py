@@ -18,6 +18,7 @@ from scipy.stats import binom
 import sottovoce as sv
 from seams import Seeded, seeded, silent
 from sottovoce import errors
+from sottovoce.estimators import table_law
 from sottovoce.estimators.table_law import (
     NoiseLaw,
     project_on_simplex,
@@ -280,6 +281,41 @@ def test_two_groups_are_compared_with_an_interval_that_covers():
         found.table_.compare(0, 0)
     with pytest.raises(errors.InvalidParameter):
         found.table_.compare({"region": "west"}, 1)
+
+
+def test_groups_of_several_cells_are_compared_by_the_joint_law_of_their_noise():
+    """A right interval covers so few with probability 1e-9. Intervals of the cells, added up, are
+    three times as wide as what is allowed here.
+    """
+    rng = np.random.default_rng(3)
+    levels = ["a", "b", "c", "d", "e"]
+    by = {"region": ["north", "south"], "kind": levels}
+    covered = 0
+    for _ in range(80):
+        regions = np.where(rng.random(300) < 0.6, "north", "south")
+        table = pa.table({"region": regions, "kind": rng.choice(levels, 300)})
+        with seeded(int(rng.integers(2**32))):
+            found = sv.Count(by=by).fit(table, epsilon=1.0)
+        told = found.table_.compare({"region": "north"}, {"region": "south"})
+        assert told["low"] <= told["difference"] <= told["high"]
+        covered += told["low"] <= 300 * 0.2 <= told["high"]
+        # Fourteen cells with noise of deviation √8 each, and as much sampling as there can be.
+        assert told["high"] - told["low"] < 2 * 1.5 * 1.96 * np.hypot(np.sqrt(14 * 8), np.sqrt(300))
+    assert covered >= binom.ppf(1e-9, 80, 0.95)
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_equal_laplace_numbers_add_up_to_their_law(count):
+    """Each of eight frequencies is off by more than six deviations with probability 2e-9."""
+    rng = np.random.default_rng(count)
+    drawn = np.abs(rng.laplace(size=(20_000, count)).sum(axis=1))
+    points = np.sqrt(2 * count) * np.linspace(0.25, 3.0, 8)
+    survival = table_law._survive_equal(count, points)
+    frequencies = (drawn[:, None] > points).mean(axis=0)
+    deviations = np.sqrt(survival * (1 - survival) / 20_000)
+    assert (np.abs(frequencies - survival) < 6 * deviations).all()
+    wider = table_law._survive_equal(count, points / 1.1)
+    assert (np.abs(frequencies - wider) > 6 * deviations).any()
 
 
 # ------------------------------------------------------------------ what is shown

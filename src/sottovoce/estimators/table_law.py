@@ -124,7 +124,7 @@ def _tabulate_law(slots: int, coefficients: tuple[float, ...]) -> tuple[Floats, 
     """Returns points and their masses: the law of |Σ a_j·Z_j|, each part of it moved outwards to
     the next point.
     """
-    reach = 50.0 * sum(map(abs, coefficients)) + 4.0 * slots
+    reach = 50.0 * math.hypot(*coefficients) + 4.0 * slots
     # Finer where most of the law is.
     points = reach * np.linspace(0.0, 1.0, LAW_POINTS) ** 2
     if slots:
@@ -138,8 +138,11 @@ def _tabulate_law(slots: int, coefficients: tuple[float, ...]) -> tuple[Floats, 
 
 def _survive_independent(coefficients: tuple[float, ...], x: Floats) -> Floats:
     """P(|Σ a_j·L_j| > x), Laplace each: exponentials of all scales, which are first made to differ
-    by enlarging them.
+    by enlarging them; those that are all equal are a difference of two Gamma numbers.
     """
+    sizes = {abs(a) for a in coefficients}
+    if len(sizes) == 1 and len(coefficients) > 1:
+        return _survive_equal(len(coefficients), x / (INDEPENDENT_SCALE * sizes.pop()))
     scales: list[float] = []
     for a in sorted(map(abs, coefficients)):
         least = scales[-1] * (1 + APART) if scales else 0.0
@@ -148,6 +151,27 @@ def _survive_independent(coefficients: tuple[float, ...], x: Floats) -> Floats:
     for s in scales:
         share = math.prod(s**2 / (s**2 - t**2) for t in scales if t != s)
         survival += share * np.exp(-x / s)
+    return np.asarray(np.clip(survival, 0.0, 1.0))
+
+
+def _survive_equal(count: int, x: Floats) -> Floats:
+    """P(|Σ L_j| > x) for so many Laplace numbers of scale 1.
+
+    Σ L_j is the difference of two sums of as many exponentials, which end one after the other, each
+    time in either sum with the same chance. If the second sum is through when j of the first have
+    ended, the difference is a sum of the others.
+    """
+    from scipy.special import gammaincc, gammaln
+
+    survival = np.zeros(len(x))
+    for ended in range(count):
+        chance = math.exp(
+            gammaln(count + ended)
+            - gammaln(ended + 1)
+            - gammaln(count)
+            - (count + ended - 1) * math.log(2)
+        )
+        survival += chance * gammaincc(count - ended, x)
     return np.asarray(np.clip(survival, 0.0, 1.0))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.arrays import Array, Floats
+from sottovoce.arrays import Array
 from sottovoce.data.cells import Cells
 from sottovoce.errors import InvalidParameter
 from sottovoce.estimators.table_mechanism import NoisyTable
@@ -261,16 +261,14 @@ class Table:
     def _compare_totals(
         self, first: list[int], second: list[int], level: float
     ) -> dict[str, float | None]:
-        """From the joint law where there is one cell on each side of a count; else from both
-        intervals.
-        """
+        """Of counts from the joint law of all cells; of sums from the intervals of each."""
         values = self.values
         difference = float(values[first].sum() - values[second].sum())
-        if self.name == "count" and len(first) == len(second) == 1:
+        if self.name == "count":
             table = NoisyTable.of_release(self.release)
             shares = table.noisy[:, 0]
-            apart = np.array([shares[first[0]] - shares[second[0]]])
-            low, high = _find_difference(table, level, apart)
+            apart = float(shares[first].sum() - shares[second].sum())
+            low, high = _find_difference(table, level, apart, len(first) + len(second))
             return {
                 "difference": difference,
                 "low": min(low * table.rows, difference),
@@ -469,15 +467,19 @@ def _get_part(ends: dict[str, Any], part: str, name: str, size: int) -> list[Any
     return [None] * size
 
 
-def _find_difference(table: NoisyTable, level: float, apart: Floats) -> tuple[float, float]:
-    """Returns the ends of the difference of two shares: noise of both, and of sampling at most what
-    two groups that share all rows have.
+def _find_difference(
+    table: NoisyTable, level: float, apart: float, cells: int
+) -> tuple[float, float]:
+    """Returns the ends of the difference of two groups' shares, which have so many cells together:
+    noise of all of them, and of sampling at most what two groups that share all rows have.
     """
     deviation = np.array([math.sqrt(table.people)])
+    # Noise is symmetric, so that cells of the second group count as those of the first.
+    signs = [1.0, -1.0] if cells == 2 else [1.0] * cells
     for _ in range(3):
-        width = table.ratio * table.law.find_half_widths(level, deviation / table.ratio, 1.0, -1.0)
+        width = table.ratio * table.law.find_half_widths(level, deviation / table.ratio, *signs)
         # Var(1_a − 1_b) = p_a + p_b − (p_a − p_b)² ≤ 1 − (difference)².
-        nearest = max(abs(float(apart[0])) - float(width[0]), 0.0)
+        nearest = max(abs(apart) - float(width[0]), 0.0)
         deviation = np.array([math.sqrt(table.people * max(1 - nearest**2, 0.0))])
     reach = float(width[0]) + table.heaviest / 2
-    return float(apart[0]) - reach, float(apart[0]) + reach
+    return apart - reach, apart + reach
