@@ -16,13 +16,14 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sottovoce import units
 from sottovoce.arrays import Array, list_column_names, list_feature_names
 from sottovoce.budgets import Budgets
+from sottovoce.data.budget_table import LEAVE_OUT_WORD
 from sottovoce.data.engine import Dataset
 from sottovoce.data.source import DataSource, names_features
 from sottovoce.errors import (
@@ -43,11 +44,22 @@ from sottovoce.estimator import (
     plan_dataset,
 )
 from sottovoce.guarantee import Guarantee
-from sottovoce.ledger import Amounts, Ledger, Reservation, list_charges, to_amount
+from sottovoce.ledger import (
+    ACCOUNTS,
+    AllBalances,
+    Amounts,
+    Ledger,
+    Reservation,
+    list_charges,
+    to_amount,
+)
 from sottovoce.ledgers.keyfile import make_release_message
 from sottovoce.plan import Plan, refuse_changed_plan
 from sottovoce.release import Release
 from sottovoce.schema import LATER_ENTRIES
+
+if TYPE_CHECKING:
+    from sottovoce.ledgers.sql_ledger import SqlLedger
 
 #: An ε at which every question can be planned.
 AMPLE_UNITS = 100 * units.UNITS_PER_EPSILON
@@ -516,10 +528,14 @@ def _refuse_other_currency(guarantee: Guarantee) -> None:
 
 def _look_up_balances(ledger: Ledger, people: Sequence[Any], account: str) -> units.Units:
     """Returns what each has left; -1 for who has no such account."""
-    everybody = ledger.everybody(account)
-    digests = _split_digests(everybody.people, len(everybody.left))
-    left = dict(zip(digests, everybody.left.tolist(), strict=True))
-    asked = _split_digests(ledger.digests(people), len(people))
+    return _match_balances(ledger.everybody(account), ledger.digests(people), len(people))
+
+
+def _match_balances(everybody: AllBalances, digests: bytes, people: int) -> units.Units:
+    """Returns what each of so many people has left, by their digests; -1 for who has nothing."""
+    there = _split_digests(everybody.people, len(everybody.left))
+    left = dict(zip(there, everybody.left.tolist(), strict=True))
+    asked = _split_digests(digests, people)
     return np.array([left.get(digest, -1) for digest in asked], dtype=np.int64)
 
 
@@ -557,3 +573,58 @@ def reserve_and_release(
         on_grants,
     )
     return make_release(question, arranged(asked), payer=payer)[1]
+
+
+def find_past_grants(
+    books: SqlLedger, number: int, people: Sequence[Any], asked: units.Units | None
+) -> units.Units:
+    """Returns what each of these people granted in the plan of a release, from books that have been
+    verified.
+
+    Left out was whoever had less of pure ε left than was ``asked``, or was charged nothing in
+    another account. Where something was written between reading balances and charging, the plan may
+    have had other grants: whoever uses these compares the plan's digest.
+
+    Parameters
+    ----------
+    number :
+        of the entry by which the release was paid.
+    asked :
+        what was asked of each; None: all that each had left.
+    """
+    from sottovoce.ledgers import sql_reading
+
+    charges = books.lines(number)
+    if not len(charges) and asked is not None:
+        return asked  # nobody was charged, so nobody was short
+    digests = books.digests(people)
+    code = int(charges["account"].min(initial=len(ACCOUNTS)))
+    if asked is not None and not ACCOUNTS[code].startswith("pure"):
+        paid = AllBalances(charges["person"].tobytes(), charges["amount"])
+        return np.where(_match_balances(paid, digests, len(people)) > 0, asked, 0)
+    before = [
+        (entry.what, books.lines(entry.number))
+        for entry in books.entries()
+        if entry.number < number and entry.what in sql_reading.WITH_LINES
+    ]
+    everybody = sql_reading.replay_balances(before, code)
+    left = np.maximum(_match_balances(everybody, digests, len(people)), 0)
+    if asked is None:
+        return left
+    return np.where(asked > left, 0, asked)
+
+
+def name_grants(said: DataSource, budgets: Budgets, granted: units.Units) -> DataSource:
+    """Returns the same table with what each granted in the end, for an audit: who was left out, or
+    what people had left, is not in the table.
+    """
+    by_person = dict(zip(budgets.names(), units.to_epsilon(granted).tolist(), strict=True))
+    return replace(
+        said,
+        budget=None,
+        epsilon=None,
+        share=1.0,
+        spend_left=None,
+        budgets=by_person,
+        unknown=LEAVE_OUT_WORD,
+    )

@@ -375,11 +375,9 @@ class Plan:
         """
         kinds = self.budgets.kinds
         weights = self.weights
-        order = np.lexsort((kinds.rows, kinds.epsilon))
         spent = self.guarantee.amounts
         lines = []
-        for part in _split_into_groups(kinds.epsilon[order], kinds.people[order]):
-            which = order[part]
+        for which in self._list_groups():
             people = kinds.people[which]
             lines.append(
                 {
@@ -391,6 +389,27 @@ class Plan:
                 }
             )
         return lines
+
+    def _list_groups(self) -> list[NDArray[np.int64]]:
+        """The kinds of each line of ``who_pays``."""
+        kinds = self.budgets.kinds
+        order = np.lexsort((kinds.rows, kinds.epsilon))
+        parts = _split_into_groups(kinds.epsilon[order], kinds.people[order])
+        return [order[part] for part in parts]
+
+    def row_weights(self) -> list[float]:
+        """Return what a row weighs in each line of ``who_pays``, in the unit of the model.
+
+        Where people in one line differ, it is the largest, and a bound on one's own loss at this
+        weight holds for all of them.
+
+        Returns
+        -------
+        list[float]
+            A weight for each group of people.
+        """
+        unit = self.parameters.get("weight_unit", 1 / self.weights.total)
+        return [float(self.weights.row[which].max() * unit) for which in self._list_groups()]
 
     @cached_property
     def representative(self) -> float:

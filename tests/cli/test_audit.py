@@ -16,6 +16,7 @@ import pytest
 from pyarrow import csv
 
 import sottovoce as sv
+from sottovoce.audit.inputs import read_audit_input
 
 
 @pytest.fixture
@@ -393,3 +394,39 @@ def test_the_calculator_says_of_what_release_it_tells_nothing(clinic, run, relea
         result = run("audit", "--mine", path, "--record", row)
         assert (result.exit_code, result.stderr.split(":")[0]) == (2, "InvalidParameter")
         assert "nobody can bound their own loss better" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("question", ["posterior", "adaptive-posterior", "logistic"])
+def test_a_plan_tells_people_the_weight_that_the_calculator_takes(
+    clinic, run, visits, release, question
+):
+    """A person who grants little bounds their loss at less than with the largest weight."""
+    words = (question,)
+    if question == "posterior":
+        words = (question, "--alpha", 30)
+    schema = clinic / "clinic.toml"
+    if question == "logistic":
+        told = schema.read_text().replace('label = "cost"', 'label = "smoker"')
+        schema.write_text(told)
+    path = release(*words)
+    plan = clinic / "plan.json"
+    made = run("plan", *words, clinic / "visits.csv", "--schema", schema, "--out", plan)
+    assert made.exit_code == 0, made.output
+    payers = json.loads(plan.read_text())["who_pays"]
+    weights = [line["row_weight"] for line in payers if line["spent"] > 0]
+    row = clinic / "row.json"
+    row.write_text(json.dumps({"age": 40, "smoker": "yes", "visits": 3, "cost": 8000}))
+    lost = []
+    for weight in (min(weights), max(weights)):
+        told = run("audit", "--mine", path, "--record", row, "--weight", weight)
+        assert told.exit_code == 0, told.output
+        lost.append(float(re.search(r"ε = ([\d.]+)", told.stdout)[1]))
+    assert lost[0] < lost[1]
+    if question == "logistic":
+        models = json.loads(path.read_text())["value"]["models"]
+        assert max(weights) == next(iter(models.values()))["largest_weight"]
+    else:
+        _, X, y, who = in_memory(visits)
+        setting = read_audit_input(sv.Release.load(path), X, y, who["epsilon"], who["groups"])
+        ends = [setting.root.min() ** 2, setting.root.max() ** 2]
+        assert [min(weights), max(weights)] == pytest.approx(ends, rel=1e-12)

@@ -629,6 +629,18 @@ REFUSED = {
         "InvalidData",
         "costs seen before",
     ),
+    "a loss from no file": (
+        GOOD,
+        ("--prior", "uniform:1:5", "--budget", 1, "--loss", "table:no.csv"),
+        "InvalidData",
+        "--loss",
+    ),
+    "a loss from words": (
+        GOOD,
+        ("--prior", "uniform:1:5", "--budget", 1, "--loss", "table:past.csv"),
+        "MissingColumn",
+        "--loss",
+    ),
     "a law from the reports": (
         GOOD,
         ("--prior", "empirical:t.csv", "--budget", 1),

@@ -8,7 +8,7 @@ import json
 import pytest
 
 import sottovoce as sv
-from sale_tables import ODD_NAME, PATIENTS, write_files
+from sale_tables import ODD_NAME, PATIENTS, name_person, write_files
 
 MARKET = ("--prior", "uniform:1:5", "--budget", 100, "--coin", 0.01, "--features", 1)
 
@@ -226,3 +226,80 @@ def test_an_audit_with_other_budgets_than_the_release_had_is_refused_in_words(ru
     looked = run("audit", out, *table, "--epsilon", 0.5, "--out", folder / "audit.html")
     assert looked.exit_code == 2, looked.output
     assert "are not those that the release was planned with" in looked.stderr.replace("\n", " ")
+
+
+def write_grants(folder, first=0):
+    """What each of the patients allows from this one on: two in three less than 2."""
+    grants = folder / "grants.csv"
+    lines = [f"{name_person(i)},{0.5 + i / 100 if i % 3 else 5}" for i in range(first, PATIENTS)]
+    grants.write_text("\n".join(["person,epsilon", *lines, ""]))
+    return grants
+
+
+@pytest.mark.parametrize(
+    ("question", "words", "kind"),
+    [
+        ("mean", (), ()),
+        ("ridge", (), ()),
+        ("mean", ("--baseline", "threshold", "--threshold", 1), ()),
+        ("labels", (), ("--neighbours", "labels")),
+        (
+            "adaptive-posterior",
+            (),
+            ("--neighbours", "zero-out", "--currency", "epsilon-delta", "--delta", 0.01),
+        ),
+    ],
+)
+@pytest.mark.parametrize("spent", [("--epsilon", 2), ("--spend-left",)])
+def test_the_books_tell_an_audit_whom_a_release_left_out_and_what_it_spent(
+    run, tmp_path, question, words, kind, spent
+):
+    """People are granted more afterwards, and charged."""
+    if "--delta" in kind and "--spend-left" in spent:
+        return  # what is left in ε at δ is not spent at once
+    files = write_files(tmp_path)
+    books = tmp_path / "books.db"
+    run("ledger", "init", books)
+    some = write_grants(tmp_path, 5 if "--spend-left" in spent else 0)
+    assert run("ledger", "grant", some, *kind, "--ledger", books).exit_code == 0
+    table = (files["patients.csv"], "--schema", files["cost.toml"])
+    asked = ("release", question, *table, *words, "--ledger", books, *spent)
+    out = tmp_path / "answer.json"
+    made = run(*asked, "--key", "first", "--out", out)
+    assert made.exit_code == 0, made.output
+    assert "were left out" in made.stderr.replace("\n", " ")
+    assert run("ledger", "grant", some, *kind, "--ledger", books).exit_code == 0
+    run(*asked, "--key", "second", "--out", tmp_path / "second.json")
+    page = ("--out", tmp_path / "audit.html", "--force")
+    told = run("audit", out, *table, *spent, "--ledger", books, *page)
+    assert told.exit_code == 0, told.output
+    if "--epsilon" in spent:
+        assert run("audit", out, *table, *spent, *page).exit_code == 2
+    else:
+        stray = run("audit", out, *table, *spent, *page)
+        assert "no ledger says how much" in stray.stderr.replace("\n", " ")
+
+
+def test_an_audit_from_other_books_or_with_other_budgets_is_refused(run, tmp_path):
+    files = write_files(tmp_path)
+    for name in ("books.db", "others.db"):
+        run("ledger", "init", tmp_path / name)
+        grants = (write_grants(tmp_path), "--ledger", tmp_path / name)
+        assert run("ledger", "grant", *grants).exit_code == 0
+    table = (files["patients.csv"], "--schema", files["cost.toml"])
+    books = ("--ledger", tmp_path / "books.db")
+    out = tmp_path / "mean.json"
+    asked = ("--epsilon", 2, *books, "--key", "first", "--out", out)
+    assert run("release", "mean", *table, *asked).exit_code == 0
+    page = ("--out", tmp_path / "audit.html")
+    for words, told in (
+        (("--epsilon", 2, "--ledger", tmp_path / "others.db"), "was not booked in this ledger"),
+        (("--epsilon", 1, *books), "are not those that the release was planned with"),
+        (("--spend-left", *books), "are not those that the release was planned with"),
+    ):
+        refused = run("audit", out, *table, *words, *page)
+        assert refused.exit_code == 2
+        assert told in refused.stderr.replace("\n", " ")
+    over = ("--epsilon", 2, *books, "--out", tmp_path / "books.db", "--force")
+    assert run("audit", out, *table, *over).exit_code == 2
+    assert run("audit", out, *table, "--epsilon", 2, *books, *page).exit_code == 0

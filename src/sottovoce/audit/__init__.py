@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sottovoce.data.engine import Watch as _Watch
     from sottovoce.data.source import DataSource as _DataSource
     from sottovoce.release import Release as _Release
+    from sottovoce.session import Session as _Session
 
 __path__.append(_OLD_PATHS)
 
@@ -127,6 +128,36 @@ def audit_from_table(
         source = source.load()
     dataset = read_source(model, source, watch)
     return read_dataset(release, model, dataset, level)
+
+
+def name_past_grants(release: _Release, source: _DataSource, session: _Session) -> _DataSource:
+    """Return the table with what each granted in the plan of a release, for its audit, as the books
+    tell it that the release was booked in: all that each had left, or nothing for who was short.
+
+    Parameters
+    ----------
+    release :
+        that was booked in the ledger of the session, or is refused.
+    source :
+        the table and the budgets as they were said to the release.
+    session :
+        on books in a database, which are verified.
+    """
+    from sottovoce.booking import find_past_grants, name_grants
+    from sottovoce.data.budget_table import no_owners_error
+
+    session.verify(release)
+    budgets, _ = _complete_source(release, source).read_budgets()
+    if budgets.people is None:
+        raise no_owners_error()
+    if source.spend_left is None:
+        asked = budgets.by_person(budgets.kinds.epsilon)
+    else:
+        asked = None
+    booked: Any = release.certificate.ledger  # or it would not have been verified
+    books: Any = session.ledger
+    granted = find_past_grants(books, int(booked["entry"]), budgets.names(), asked)
+    return name_grants(source, budgets, granted)
 
 
 def attack_from_table(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.audit import audit_from_table
+from sottovoce.audit import audit_from_table, name_past_grants
 from sottovoce.cli import options
 from sottovoce.cli.console import AnswerOptions, echo, exit_on_error, get_console, list_inputs
 
@@ -53,6 +53,22 @@ def audit(
     budget_column: options.BudgetColumn = None,
     budgets: options.BudgetsTable = None,
     unknown: options.Unknown = None,
+    spend_left: Annotated[
+        bool,
+        typer.Option(
+            "--spend-left",
+            help="With --ledger: the release spent all that each had left there.",
+        ),
+    ] = False,
+    ledger: Annotated[  # not from the environment: most audits need no books
+        str | None,
+        typer.Option(
+            metavar="LEDGER",
+            help="The ledger that the release was booked in, if it left out people who had not "
+            "enough there, or with --spend-left. It is verified first.",
+        ),
+    ] = None,
+    keys: options.Keys = None,
     epsilon: options.Epsilon = None,
     person_column: options.PersonColumn = None,
     out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("audit.html"),
@@ -101,6 +117,7 @@ def audit(
     --record nothing confidential is read. With --attack the question is asked again many times, on
     two tables that differ in one person, to see whether the promise is kept; no answer is kept.
     """
+    from sottovoce.cli.console import load_release
     from sottovoce.data.source import DataSource
 
     if mine is not None:
@@ -109,10 +126,11 @@ def audit(
         raise _nothing_to_audit_error()
     if unknown is not None:
         unknown = options.parse_choice("--unknown", unknown, options.UNKNOWN_POLICIES)
-        options.refuse_stray_unknown(unknown, budgets, False, None)
+    options.refuse_stray_unknown(unknown, budgets, spend_left, ledger)
     said = DataSource(
         table,
         unknown=unknown,
+        spend_left=(unknown or "leave-out") if spend_left else None,
         budget=budget_column,
         budgets=budgets,
         epsilon=epsilon,
@@ -120,21 +138,24 @@ def audit(
         schema=schema,
         text=text,
     )
+    release = load_release(model)
+    files = [model, *list_inputs(said)]
+    if ledger is not None:
+        session = options.open_session(ledger, keys)
+        files += options.list_ledger_files(session, ledger, keys)
+        said = name_past_grants(release, said, session)
     if attack:
-        return _show_attack(model, said, person, runs, confidence)
-    answer = AnswerOptions(None, out, force, (model, *list_inputs(said)))
-    _write_page(model, said, answer, delta, reveal)
+        return _show_attack(release, said, person, runs, confidence)
+    _write_page(release, said, AnswerOptions(None, out, force, tuple(files)), delta, reveal)
 
 
 def _show_attack(
-    model: Path, said: DataSource, person: str | None, runs: int, confidence: float
+    release: Release, said: DataSource, person: str | None, runs: int, confidence: float
 ) -> None:
     from rich.progress import Progress
 
     from sottovoce.audit import attack_from_table
-    from sottovoce.cli.console import load_release
 
-    release = load_release(model)
     with Progress(console=get_console(stderr=True), transient=True) as bar:
         task = bar.add_task("Asking again and again", total=runs)
         found = attack_from_table(
@@ -149,12 +170,11 @@ def _show_attack(
 
 
 def _write_page(
-    model: Path, said: DataSource, answer: AnswerOptions, delta: float, reveal: bool
+    release: Release, said: DataSource, answer: AnswerOptions, delta: float, reveal: bool
 ) -> None:
-    from sottovoce.cli.console import RowProgress, load_release, refuse_unwritable, write_file
+    from sottovoce.cli.console import RowProgress, refuse_unwritable, write_file
     from sottovoce.report.release import make_audit_page
 
-    release = load_release(model)
     out = answer.out or Path("audit.html")
     refuse_unwritable(out, *answer.inputs, force=answer.force)
     with RowProgress(get_console(stderr=True), PASSES) as watch:

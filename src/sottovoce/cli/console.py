@@ -414,7 +414,7 @@ def show_outlook(plan: Plan) -> None:
 
 def make_plan_json(plan: Plan) -> str:
     """Returns the plan as JSON text, in the words of a release."""
-    from sottovoce.report.plan import compute_outlooks, is_compared, make_verdict
+    from sottovoce.report.plan import compute_outlooks, is_compared, list_payers, make_verdict
     from sottovoce.wording import describe_error_unit
 
     content: dict[str, Any] = {
@@ -423,7 +423,7 @@ def make_plan_json(plan: Plan) -> str:
         "column": plan.subject.column,
         "table": plan.subject.table,
         "parameters": plan.parameters,
-        "who_pays": plan.who_pays(),
+        "who_pays": list_payers(plan),
         "expected_error": plan.expected_error,
         "error_is": plan.error_is,
         "error_unit": describe_error_unit(plan),

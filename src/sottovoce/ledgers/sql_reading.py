@@ -591,6 +591,16 @@ def replay(entries: list[tuple[str, Lines]]) -> Accounts | None:
     )
 
 
+def replay_balances(entries: list[tuple[str, Lines]], account: int) -> AllBalances:
+    """Return what everybody has left of an account after these entries (what, lines)."""
+    accounts = replay(entries)
+    if accounts is None:
+        raise overspent_error()
+    own = accounts.account == account
+    left = np.maximum(accounts.granted - accounts.spent, 0)
+    return AllBalances(accounts.people[own].astype(">u8").tobytes(), left[own])
+
+
 def _sum_since(first: Any, amounts: Any) -> Any:
     """Returns the sums of amounts from the first of each account on."""
     total = np.cumsum(

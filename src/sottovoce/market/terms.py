@@ -277,8 +277,8 @@ def parse_loss(words: str, text: TextFormat = DEFAULT_TEXT_FORMAT) -> SellerLoss
     if kind == "linear" and not rest:
         return losses.linear()
     if kind == LOSS_FILE and rest:
-        table = _read_columns(rest, (), LOSS_COLUMNS, text=text)
-        points = np.column_stack([to_numbers(table[name], name) for name in LOSS_COLUMNS])
+        columns = _read_numbers(rest, LOSS_COLUMNS, "table of losses", "loss", text)
+        points = np.column_stack(columns)
         return losses.piecewise(points[points.any(axis=1)])  # (0, 0) may be written, and is known
     try:
         given = [float(number) for number in rest.split(":")]
@@ -305,14 +305,7 @@ def _read_earlier_costs(path: str, sellers: str, cost: str, text: TextFormat) ->
             "Name a file with costs of an earlier market, or another law.",
             parameter="prior",
         )
-    try:
-        costs = to_numbers(_read_columns(path, (), (cost,), text=text)[cost], "costs")
-        found = None
-    except InvalidData as error:
-        found = error
-    if found is not None:
-        told = f"In the costs seen before: {found.found[0].lower()}{found.found[1:]}"
-        raise type(found)(told, found.required, found.remedy, parameter="prior")
+    (costs,) = _read_numbers(path, (cost,), "costs seen before", "prior", text)
     if not (costs.size and np.all(np.isfinite(costs)) and costs.min() >= 0):
         raise MissingValues(
             "A cost seen before is missing, negative or not finite, or there is none.",
@@ -328,6 +321,19 @@ def _read_earlier_costs(path: str, sellers: str, cost: str, text: TextFormat) ->
             parameter="prior",
         )
     return laws.empirical(costs)
+
+
+def _read_numbers(
+    path: str, columns: tuple[str, ...], called: str, parameter: str, text: TextFormat
+) -> list[Floats]:
+    """Returns columns of a file that is no report; what is wrong there is said of the parameter."""
+    try:
+        table = _read_columns(path, (), columns, text=text)
+        return [to_numbers(table[name], name) for name in columns]
+    except InvalidData as error:
+        found = error
+    told = f"In the {called}: {found.found[0].lower()}{found.found[1:]}"
+    raise type(found)(told, found.required, found.remedy, parameter=parameter)
 
 
 def _read_columns(
@@ -351,8 +357,8 @@ def _read_columns(
     except InvalidData:
         pass  # raised below, in the words of reports
     raise WrongType(
-        "A cost or a cap is not a number.",
-        "Both are columns of numbers, with a cell in every line.",
+        "A cost, a cap or a loss is not a number.",
+        "They are columns of numbers, with a cell in every line.",
         "Write numbers with a point and without a currency, such as 2.5.",
         parameter="costs",
     )

@@ -35,6 +35,7 @@ from sottovoce import units
 from sottovoce.arrays import Floats, Integers
 from sottovoce.budgets import Budgets
 from sottovoce.estimators import find_recorded
+from sottovoce.estimators.baseline_questions import BASELINE
 from sottovoce.plan import NEARLY_EQUAL, SIGNS, Plan, describe_currency, format_error
 from sottovoce.report.html import make_figure, make_table
 from sottovoce.svg import Bar, draw_bars
@@ -109,6 +110,18 @@ def is_compared(plan: Plan) -> bool:
     """Whether the plan can be compared with a private mean and no answer at all."""
     question = find_recorded(plan.question)
     return question is not None and question.compared
+
+
+def list_payers(plan: Plan) -> list[dict[str, float]]:
+    """Returns who pays what, with the weight of a row where people need it to bound their own loss
+    (``sv.audit.mine``): to a posterior sample, or a classifier with noise in its objective.
+    """
+    lines = plan.who_pays()
+    given = plan.parameters
+    if BASELINE in given or not ("weight_unit" in given or "stretch" in given):
+        return lines
+    pairs = zip(lines, plan.row_weights(), strict=True)
+    return [{**line, "row_weight": weight} for line, weight in pairs]
 
 
 def _draw_key_figures(plan: Plan) -> str:

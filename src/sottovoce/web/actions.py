@@ -24,8 +24,7 @@ import numpy as np
 
 from sottovoce import units
 from sottovoce.audit import audit_from_table
-from sottovoce.booking import plan_rows, release_rows
-from sottovoce.data.budget_table import LEAVE_OUT_WORD
+from sottovoce.booking import name_grants, plan_rows, release_rows
 from sottovoce.data.census import scale_budgets
 from sottovoce.data.engine import get_table_label
 from sottovoce.data.source import DataSource
@@ -240,28 +239,12 @@ def start_release(
         )
         workspace.releases[key] = made.to_json().encode()
         if granted and (asked is None or not np.array_equal(granted[-1], asked)):
-            workspace.sources[key] = _name_grants(said, budgets, granted[-1])
+            workspace.sources[key] = name_grants(said, budgets, granted[-1])
         elif granted or asked is not None:
             workspace.sources.setdefault(key, said)
         return key
 
     return workspace.jobs.start(work, key)
-
-
-def _name_grants(said: DataSource, budgets: Budgets, granted: units.Units) -> DataSource:
-    """Returns the same table with what each granted in the end, for an audit: the ledger does not
-    tell later who was left out, or what people had left then.
-    """
-    by_person = dict(zip(budgets.names(), units.to_epsilon(granted).tolist(), strict=True))
-    return replace(
-        said,
-        budget=None,
-        epsilon=None,
-        share=1.0,
-        spend_left=None,
-        budgets=by_person,
-        unknown=LEAVE_OUT_WORD,
-    )
 
 
 def read_release(workspace: Workspace, key: str) -> bytes:
