@@ -259,6 +259,15 @@ def format_percent(share: float) -> str:
     return f"{shown:.{ERROR_DIGITS}g} %"
 
 
+def format_level(level: float) -> str:
+    """Returns the level of an interval as a percentage, with all its digits.
+
+    >>> format_level(0.95), format_level(0.999), format_level(0.57)
+    ('95 %', '99.9 %', '57 %')
+    """
+    return f"{100 * level:.10g} %"
+
+
 def format_odds(epsilon: float) -> str:
     """Returns e^ε, by which the odds of a guess can change at most, rounded up.
 

@@ -16,7 +16,13 @@ from itertools import combinations, islice, product
 from typing import Any, Protocol
 
 from sottovoce.schema import Subject
-from sottovoce.units import format_count, format_number, format_percent, round_to_error
+from sottovoce.units import (
+    format_count,
+    format_level,
+    format_number,
+    format_percent,
+    round_to_error,
+)
 
 #: An answer whose error is this close to that of a point drawn at random tells nothing.
 UNINFORMATIVE_SHARE = 0.95
@@ -546,7 +552,7 @@ def write_interval_sentences(release: Any) -> list[str]:
         return []
     if told.get("why"):
         return [f"Interval: none. {told['why']}"]
-    level = format_percent(told["level"])
+    level = format_level(told["level"])
     if is_table(release) and isinstance(told["low"], Mapping):
         return [
             f"Intervals of {told['of']}: beside each answer, with {level} probability each. "

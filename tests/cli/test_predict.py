@@ -121,7 +121,7 @@ def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, mode
 def test_ends_are_those_of_the_interval_in_python(run, clinic, model, new, table):
     made = run("predict", model, clinic / table, "--level", 0.9, "--id-column", "name")
     assert made.exit_code == 0
-    assert "at level 0.9" in made.stderr
+    assert "with 90 % probability for each row" in made.stderr
     assert "a new label itself may lie far outside" in made.stderr
     told = csv.read_csv(io.BytesIO(made.stdout.encode()))
     assert told.column_names == ["name", "prediction", "low", "high"]

@@ -318,14 +318,16 @@ class ReleasedModel:
 
     def describe_intervals(self) -> str:
         """Says what lies between the ends that are told."""
+        from sottovoce.units import format_level
+
         intervals = self.model._find_intervals(self.level)
         if self.classes:
             what = "each probability"
         else:
             what = "the expected label; a new label itself may lie far outside"
         return (
-            f"From low to high is the interval, at level {intervals.level:g} for each row, of "
-            f"{what}. It follows from {intervals.of}."
+            f"From low to high is the interval, with {format_level(intervals.level)} probability "
+            f"for each row, of {what}. It follows from {intervals.of}."
         )
 
     @property
