@@ -193,6 +193,18 @@ def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> st
     return f"{kept:,.{max(-place, 0)}f}"
 
 
+def format_three_digits(number: float) -> str:
+    """Returns an expected error, or a part of one.
+
+    >>> format_three_digits(104.7), format_three_digits(1.2), format_three_digits(51243.7)
+    ('105', '1.2', '51,200')
+    """
+    short = f"{number:.3g}"
+    if 1000 <= number < 1e9:
+        return f"{float(short):,.0f}"
+    return short
+
+
 def format_number(value: float) -> str:
     """Returns a number whose error is not known, such as a bound.
 
