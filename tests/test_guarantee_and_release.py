@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dp_accounting.pld import PLDAccountant
 
 import sottovoce as sv
 from sottovoce import errors
+from sottovoce.report.plan import draw_plan
 
 VALUES = np.linspace(0, 10, 300)
 EPSILON = np.repeat([0.1, 0.5, 1.0], 100)
@@ -163,6 +165,17 @@ def test_a_release_of_an_earlier_version_keeps_its_bytes():
     release = sv.Release.from_json(text)
     assert (release.error_unit, release.error_parts) == ("", None)
     assert release.to_json() == text
+
+
+@pytest.mark.parametrize("high", [100, 137, 1_049, 205_300])
+def test_no_part_of_an_expected_error_looks_larger_than_the_whole(high):
+    """Where noise is all of it, both are the same number."""
+    plan = sv.Mean(bounds=(0, high)).plan(epsilon=[1.0] * 300)
+    whole = re.search(r"Expected error: (\S+) in", plan.describe()).group(1)
+    assert f"Of it noise {whole}, unequal weights 0, " in plan.describe()
+    page = draw_plan(plan)
+    assert page.count(f"Expected error: {whole} in") == 1
+    assert f"<dt>expected error</dt><dd>{whole} " in page
 
 
 @pytest.mark.parametrize("q", [0.5, [0.1, 0.9]])

@@ -31,6 +31,12 @@ def test_columns_are_found_by_name_whatever_their_order(kind):
     assert by_name.coef_ == pytest.approx([3, 5], abs=0.1)
 
 
+def test_a_label_given_as_values_may_stay_in_a_table_whose_features_are_named():
+    frame = pd.DataFrame(TABLE)
+    model = sv.Ridge(NAMED).fit(frame, frame["cost"], epsilon="epsilon")
+    assert model.coef_ == pytest.approx([3, 5], abs=0.1)
+
+
 def test_an_array_has_the_columns_in_the_order_of_the_names():
     model = sv.Ridge(NAMED).fit(np.column_stack([AGE, BMI]), COST, epsilon=1e5)
     assert model.coef_ == pytest.approx([3, 5], abs=0.1)

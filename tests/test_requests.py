@@ -4,6 +4,7 @@ recognising theirs.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import sottovoce as sv
 from sottovoce import booking, errors
 from sottovoce.arrays import list_column_names
 from sottovoce.booking import Request
+from sottovoce.data.source import DataSource
 from sottovoce.schema import Column
 
 #: The table from which tests/ledgers/earlier_books.sql was made, by the version before requests had
@@ -125,6 +127,43 @@ def test_a_schema_says_which_columns_are_asked_about():
     )
     with pytest.raises(errors.KeyReused):
         ask(books, (ridge, TABLE[["age", "bmi"]], TABLE["days"]), "one")
+
+
+NAMED = sv.Bounds(features={"age": (0, 200), "bmi": (0, 200)}, label=(0, 100))
+BY_NAME = sv.Ridge(bounds=NAMED, method="output-tight", alpha=1.0)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.Table.from_pandas])
+def test_bounds_by_name_say_which_columns_are_asked_about(frame):
+    """As a schema does; an array has no names, and another label is another request."""
+    books = session()
+    made = ask(books, (BY_NAME, frame(TABLE[["age", "bmi"]]), TABLE["cost"]), "one")
+    for columns in (["bmi", "age"], ["age", "bmi", "height"], ["days", "bmi", "cost", "age"]):
+        again = ask(books, (BY_NAME, frame(TABLE[columns]), TABLE["cost"]), "one")
+        assert again.to_json() == made.to_json()
+    for other in (
+        (BY_NAME, frame(TABLE[["bmi", "age"]]), TABLE["days"]),
+        (BY_NAME, TABLE[["age", "bmi"]].to_numpy(), TABLE["cost"]),
+    ):
+        with pytest.raises(errors.KeyReused):
+            ask(books, other, "one")
+
+
+def test_bounds_by_name_that_a_table_does_not_have_leave_its_columns_in_the_request():
+    """Names like x0 stand for places; the order of columns counts then."""
+    places = sv.Bounds(features={"x0": (0, 200), "x1": (0, 200)}, label=(0, 100))
+    ridge = sv.Ridge(bounds=places, method="output-tight", alpha=1.0)
+    books = session()
+    ask(books, (ridge, TABLE[["age", "bmi"]], TABLE["cost"]), "one")
+    with pytest.raises(errors.KeyReused):
+        ask(books, (ridge, TABLE[["bmi", "age"]], TABLE["cost"]), "one")
+
+
+def test_bounds_by_name_ask_for_the_same_in_order_as_before():
+    """As books had it before other orders were the same request."""
+    source = DataSource.of_columns(BY_NAME, TABLE[["age", "bmi"]], TABLE["cost"], 1.0, PEOPLE)
+    columns, _ = booking.name_columns(BY_NAME, source)
+    assert json.loads(json.dumps(columns)) == [["age", "bmi"], ["cost"]]
 
 
 def test_the_same_prices_are_the_same_request_however_they_are_written():

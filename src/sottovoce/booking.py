@@ -155,14 +155,16 @@ def name_columns(question: Estimator, source: DataSource) -> tuple[list[Any], li
         names[-1] = [source.column]
     if len(data) < 2:
         return names, None
-    if names_features(question):
-        # It names the features, whatever else the table holds, and is a parameter of the question.
-        return [None, *names[1:]], None
+    features = list_feature_names(data[0])
+    if names_features(question, features):
+        # The question names them by a parameter, whatever else the table holds, in any order.
+        asked: Any = question
+        return [getattr(asked.bounds, "names", None), *names[1:]], None
     if isinstance(names[0], int):
         count = names[0]
     else:
         count = len(names[0])
-    return names, list_feature_names(data[0]) or [f"x{j}" for j in range(count)]
+    return names, features or [f"x{j}" for j in range(count)]
 
 
 def _to_int64_bytes(array: Array) -> bytes:

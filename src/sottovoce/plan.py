@@ -519,7 +519,7 @@ class Plan:
         return "\n".join(
             [
                 *lines,
-                write_error_sentence(self),
+                write_error_sentence(self, beside_parts=True),
                 *self.describe_errors(),
                 *self.describe_weights(),
                 *filter(None, [warn_if_uninformative(self, "will say")]),
@@ -595,14 +595,7 @@ def format_error(expected: float | Sequence[float]) -> str:
         several = expected
     else:
         several = (expected,)
-    return ", ".join(_format_three_digits(e) for e in several)
-
-
-def _format_three_digits(number: float) -> str:
-    short = f"{number:.3g}"
-    if 1000 <= number < 1e9:
-        return f"{float(short):,.0f}"
-    return short
+    return ", ".join(units.format_three_digits(e) for e in several)
 
 
 def refuse_changed_plan(plan: Plan, agreed: str) -> None:

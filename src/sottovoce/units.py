@@ -193,6 +193,18 @@ def round_to_error(value: float, error: float, digits: int = ERROR_DIGITS) -> st
     return f"{kept:,.{max(-place, 0)}f}"
 
 
+def format_three_digits(number: float) -> str:
+    """Returns an expected error, or a part of one.
+
+    >>> format_three_digits(104.7), format_three_digits(1.2), format_three_digits(51243.7)
+    ('105', '1.2', '51,200')
+    """
+    short = f"{number:.3g}"
+    if 1000 <= number < 1e9:
+        return f"{float(short):,.0f}"
+    return short
+
+
 def format_number(value: float) -> str:
     """Returns a number whose error is not known, such as a bound.
 
@@ -257,6 +269,15 @@ def format_percent(share: float) -> str:
     if shown >= 10:
         return f"{shown:.0f} %"
     return f"{shown:.{ERROR_DIGITS}g} %"
+
+
+def format_level(level: float) -> str:
+    """Returns the level of an interval as a percentage, with all its digits.
+
+    >>> format_level(0.95), format_level(0.999), format_level(0.57)
+    ('95 %', '99.9 %', '57 %')
+    """
+    return f"{100 * level:.10g} %"
 
 
 def format_odds(epsilon: float) -> str:

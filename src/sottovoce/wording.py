@@ -16,7 +16,14 @@ from itertools import combinations, islice, product
 from typing import Any, Protocol
 
 from sottovoce.schema import Subject
-from sottovoce.units import format_count, format_number, format_percent, round_to_error
+from sottovoce.units import (
+    format_count,
+    format_level,
+    format_number,
+    format_percent,
+    format_three_digits,
+    round_to_error,
+)
 
 #: An answer whose error is this close to that of a point drawn at random tells nothing.
 UNINFORMATIVE_SHARE = 0.95
@@ -339,8 +346,10 @@ def _describe_table_columns(told: PlanOrRelease) -> str:
     return f"the columns {', '.join(map(repr, names))}"
 
 
-def describe_error(told: PlanOrRelease) -> str:
-    """Returns the expected error with its unit, in a few words."""
+def describe_error(told: PlanOrRelease, *, beside_parts: bool = False) -> str:
+    """Returns the expected error with its unit, in a few words; ``beside_parts`` with as many
+    digits as these, so that none looks larger than the whole.
+    """
     if told.parts:
         return "by question"
     found = describe_error_unit(told)
@@ -349,7 +358,10 @@ def describe_error(told: PlanOrRelease) -> str:
         return f"at most {format_percent(max(errors))} of the rows"
     if found in (RANK, ROWS):
         return ", ".join(map(format_percent, errors)) + " of the rows"
-    amounts = ", ".join(round_to_error(error, error) for error in list_errors(told))
+    if beside_parts:
+        amounts = ", ".join(map(format_three_digits, errors))
+    else:
+        amounts = ", ".join(round_to_error(error, error) for error in errors)
     if not found:
         return amounts
     return f"{amounts} {'in ' if found.startswith(NAMED_UNITS) else ''}{found}"
@@ -363,14 +375,15 @@ def describe_error_meaning(told: PlanOrRelease) -> str:
     return meaning
 
 
-def write_error_sentence(told: PlanOrRelease) -> str:
-    """Returns the expected error as a sentence; that of a quantile is a rank, and is told as
-    one.
+def write_error_sentence(told: PlanOrRelease, *, beside_parts: bool = False) -> str:
+    """Returns the expected error as a sentence, its digits as ``describe_error`` has them; that of
+    a quantile is a rank, and is told as one.
     """
     if told.parts:
         return f"Expected errors: {told.error_is}."
     if describe_error_unit(told) != RANK:
-        return f"Expected error: {describe_error(told)} ({describe_error_meaning(told)})."
+        amount = describe_error(told, beside_parts=beside_parts)
+        return f"Expected error: {amount} ({describe_error_meaning(told)})."
     meaning = describe_error_meaning(told)
     if len(list_errors(told)) > MOST_QUANTILES_TOLD:
         most = describe_error(told)
@@ -555,7 +568,7 @@ def write_interval_sentences(release: Any) -> list[str]:
         return []
     if told.get("why"):
         return [f"Interval: none. {told['why']}"]
-    level = format_percent(told["level"])
+    level = format_level(told["level"])
     if is_table(release) and isinstance(told["low"], Mapping):
         return [
             f"Intervals of {told['of']}: beside each answer, with {level} probability each. "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
+import sottovoce as sv
 from seams import seeded, silent, without_names, witness
 from sottovoce.data.engines.arrow import ArrowEngine
 from sottovoce.release import Release
@@ -27,6 +30,33 @@ def test_from_csv_to_release_to_plain_words(run, folder, words):
     explained = run("explain", out)
     assert explained.exit_code == 0
     assert explained.stdout.strip() == release.explain()
+
+
+def test_another_level_of_an_interval_is_told(run, folder, words):
+    out = folder / "release.json"
+    assert run("release", "mean", folder / "salaries.csv", *words, "--out", out).exit_code == 0
+    release = Release.load(out)
+    usual = run("explain", out).stdout
+    assert run("explain", out, "--level", 0.95).stdout == usual
+    told = run("explain", out, "--level", 0.999).stdout
+    assert "with 99.9 % probability" in told
+    low, high = sv.load(release).interval(0.999)
+    assert high - low > release.intervals["high"] - release.intervals["low"]
+    shown = re.search(r"population: (\S+) to (\S+?),? ", told).groups()
+    ends = [float(end.replace(",", "")) for end in shown]
+    assert ends == pytest.approx([low, high], abs=(high - low) / 50)
+    lines = [line for line in usual.splitlines() if not line.startswith("Interval")]
+    assert [line for line in told.splitlines() if not line.startswith("Interval")] == lines
+
+
+def test_no_interval_at_a_level_is_refused(run, folder, words):
+    out = folder / "release.json"
+    assert run("release", "mean", folder / "salaries.csv", *words, "--out", out).exit_code == 0
+    earlier = Path(__file__).parents[1] / "earlier" / "releases" / "ridge.json"
+    for file, level, why in ((out, 1.5, "--level"), (earlier, 0.9, "made by an earlier version")):
+        refused = run("explain", file, "--level", level)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert why in refused.stderr
 
 
 def test_column_table_and_units_are_named_at_the_terminal(run, folder, words):

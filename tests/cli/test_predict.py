@@ -117,21 +117,92 @@ def test_numbers_dates_and_dictionaries_are_copied_as_they_are(run, clinic, mode
     )
 
 
+@pytest.mark.parametrize("table", ["new.csv", "new.parquet"])
+def test_ends_are_those_of_the_interval_in_python(run, clinic, model, new, table):
+    made = run("predict", model, clinic / table, "--level", 0.9, "--id-column", "name")
+    assert made.exit_code == 0
+    assert "with 90 % probability for each row" in made.stderr
+    assert "a new label itself may lie far outside" in made.stderr
+    told = csv.read_csv(io.BytesIO(made.stdout.encode()))
+    assert told.column_names == ["name", "prediction", "low", "high"]
+    limits = sv.Ridge.from_release(sv.Release.load(model)).interval(0.9, new)
+    assert np.array_equal(np.column_stack([told["low"], told["high"]]), limits)
+
+
+#: Classes of visits, and what is told of each.
+CLASSES = {
+    "two": (["few", "many"], [3]),
+    "three": (["few", "some", "many"], [3, 8]),
+}
+
+
+@pytest.mark.parametrize("several", CLASSES)
+def test_each_class_has_the_interval_of_its_probability(run, clinic, visits, several):
+    names, cuts = CLASSES[several]
+    X = visits.select(["age"]).to_pandas()
+    y = np.array(names)[np.digitize(visits["visits"].to_numpy(), cuts)]
+    bounds = sv.Bounds(features={"age": (18, 90)})
+    est = sv.LogisticRegression(bounds=bounds, classes=names).fit(X, y, epsilon=5.0)
+    (clinic / "m.json").write_text(est.release_.to_json())
+    made = run("predict", clinic / "m.json", clinic / "visits.parquet", "--level", 0.8)
+    assert "of each probability" in made.stderr
+    told = csv.read_csv(io.BytesIO(made.stdout.encode()))
+    heads = [f"{end} probability of {name}" for name in names for end in ("low", "high")]
+    assert told.column_names[1 + len(names) :] == heads
+    each = np.column_stack([told[head] for head in heads]).reshape(-1, len(names), 2)
+    limits = est.interval(0.8, X)
+    if several == "two":
+        assert np.array_equal(each[:, 1], limits)
+        assert each[:, 0] == pytest.approx(1 - limits[:, ::-1])
+    else:
+        assert np.array_equal(each, limits)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("earlier.json", "--level", 0.9), "made by an earlier version"),
+        (("sampled.json", "--level", 0.9), "no interval"),
+        (("model.json", "--level", 95), "--level"),
+        (("model.json", "--level", 0.9, "--id-column", "low"), "'low'"),
+    ],
+)
+def test_no_interval_is_refused_before_anything_is_written(run, clinic, visits, model, words, told):
+    earlier = Path(__file__).parents[1] / "earlier" / "releases" / "ridge.json"
+    (clinic / "earlier.json").write_bytes(earlier.read_bytes())
+    bounds = sv.Bounds(features={"age": (18, 90), "visits": (0, 30)}, label=(0, 20_000))
+    X = visits.select(["age", "visits"]).to_pandas()
+    sampled = sv.Sampled(sv.Ridge(bounds)).fit(X, visits["cost"].to_numpy(), epsilon=1.0)
+    (clinic / "sampled.json").write_text(sampled.release_.to_json())
+    before = sorted(clinic.iterdir())
+    for out in ((), ("--out", clinic / "out.csv")):
+        refused = run("predict", clinic / words[0], clinic / "visits.csv", *words[1:], *out)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("InvalidParameter")
+        assert told in refused.stderr
+        assert sorted(clinic.iterdir()) == before
+
+
 def test_many_batches_keep_the_order_of_rows(run, clinic, model, visits, monkeypatch):
     monkeypatch.setattr(engine, "MAX_BATCH_ROWS", 7)
     made = run(
-        "predict", model, clinic / "visits.csv", "--id-column", "id", "--out", clinic / "p.csv"
+        *("predict", model, clinic / "visits.csv", "--id-column", "id", "--level", 0.95),
+        *("--out", clinic / "p.csv"),
     )
     assert "3,000 rows predicted" in made.stderr
     told = csv.read_csv(clinic / "p.csv")
     assert told["id"].to_pylist() == visits["id"].to_pylist()
     assert np.array_equal(told["prediction"].to_numpy(), expected(model, visits))
+    limits = sv.load(sv.Release.load(model)).interval(0.95, visits)
+    assert np.column_stack([told["low"], told["high"]]) == pytest.approx(limits, rel=1e-9)
 
 
 def test_no_rows_give_a_header(run, clinic, model, new):
     csv.write_csv(new.slice(0, 0), clinic / "none.csv")
     made = run("predict", model, clinic / "none.csv", "--id-column", "name")
     assert (made.exit_code, made.stdout) == (0, '"name","prediction"\n')
+    made = run("predict", model, clinic / "none.csv", "--level", 0.9)
+    assert (made.exit_code, made.stdout) == (0, '"prediction","low","high"\n')
 
 
 @pytest.mark.parametrize(

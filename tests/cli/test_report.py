@@ -90,6 +90,8 @@ def test_a_page_and_the_release_beside_it(run, place, words):
     assert "95 % interval" in made.stderr
     explained = run("explain", place / "report.json")
     assert explained.stdout.strip() == release.explain()
+    other = run("explain", place / "report.json", "--level", 0.5).stdout
+    assert other.count("50 % probability") == explained.stdout.count("95 % probability") > 1
     again = run("report", *words, "--out", place / "report.html")
     assert again.exit_code == 2  # nothing is written over, and nobody is charged
 

@@ -20,7 +20,7 @@ import sottovoce as sv
 from earlier import questions
 from earlier.questions import ASKED, COST, FEATURES, FITTED, ILL, PEOPLE, PICKLED, TABLE
 from sottovoce.cli.main import app
-from sottovoce.errors import InvalidRelease, KeyReused, LedgerBroken
+from sottovoce.errors import InvalidParameter, InvalidRelease, KeyReused, LedgerBroken
 from sottovoce.web import access_codes
 from sottovoce.web.access_codes import AccessCodes
 
@@ -209,6 +209,14 @@ def test_a_model_is_read_from_its_release_and_predicts(name):
     before = hold_in_range(model, FACTS["predictions"][name])
     np.testing.assert_allclose(predict(model), before, rtol=1e-9)
     assert model.release_ == release
+
+
+@pytest.mark.parametrize("name", PREDICTING)
+def test_a_model_says_that_its_version_did_not_tell_what_intervals_need(name):
+    model = PREDICTING[name].from_release(read_release(name))
+    for asked in ((0.9,), (0.9, FEATURES)):
+        with pytest.raises(InvalidParameter, match="earlier version"):
+            model.interval(*asked)
 
 
 @pytest.mark.parametrize("name", ["ridge", "logistic", "posterior"])

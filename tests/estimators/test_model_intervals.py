@@ -296,6 +296,15 @@ def test_what_is_published_of_a_fit_is_on_its_grid():
         assert number / step == round(number / step)
 
 
+@pytest.mark.parametrize("method", ["statistics", "output-tight", "objective"])
+def test_no_rows_have_no_intervals(method):
+    X = np.linspace(0, 1, 500)[:, None]
+    bounds = Bounds(features=(0, 1), label=(0, 1))
+    model = sv.Ridge(bounds=bounds, method=method).fit(X, X[:, 0], epsilon=5.0)
+    assert model.interval(0.9, X[:0]).shape == (0, 2)
+    assert model.interval(0.9, X[:3]).shape == (3, 2)
+
+
 def test_where_there_is_no_interval_a_reason_is_given():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (200, 2))

@@ -109,6 +109,8 @@ def test_at_the_terminal(by_region, report, tmp_path):
     assert run.exit_code == 0
     assert "“south” minus “north”" in run.output
     assert "costs nobody anything more" in run.output
+    other = ["explain", str(path), "--compare", "south", "north", "--level", "0.999"]
+    assert "probability of 99.9 % or more" in CliRunner().invoke(command_line, other).output
     wrong = CliRunner().invoke(command_line, ["explain", str(path), "--compare", "east", "north"])
     assert wrong.exit_code == 2
     assert "See --compare." in wrong.output

@@ -131,17 +131,27 @@ def explain(
         str | None,
         typer.Option(help="With --compare: the question of a report, if several have groups."),
     ] = None,
+    level: Annotated[
+        float | None,
+        typer.Option(help="The probability of intervals, such as 0.9; 0.95 if not given."),
+    ] = None,
 ) -> None:
     """Say in plain words what a release tells and what it promises."""
     from sottovoce.cli.console import load_release
 
     made = load_release(release)
     if compare is None:
+        if level is not None:
+            from sottovoce.estimators.column import set_level
+
+            made = set_level(made, level)
         echo(made.explain())
         return
+    from sottovoce.release import LEVEL
     from sottovoce.report.comparison import FREE, compare_groups
 
-    echo("\n".join([*compare_groups(made, *compare, of=of).describe(), FREE]))
+    compared = compare_groups(made, *compare, of=of, level=LEVEL if level is None else level)
+    echo("\n".join([*compared.describe(), FREE]))
 
 
 app.command()(predict)

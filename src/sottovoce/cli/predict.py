@@ -12,13 +12,16 @@ label       functions                              columns
 a number    one, in the label's units              prediction
 classes     log-odds of the second class, or of    prediction, and a probability for each class
             each of several
+
+With a level there are two columns more for the number, or for each probability: the ends of its
+interval, as ``interval(level, X)`` of the model in Python.
 """
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -52,6 +55,14 @@ def predict(
     id_column: Annotated[
         str | None, typer.Option(help="A column to copy, so that predictions can be told apart.")
     ] = None,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write columns `low` and `high`: between which the expected label lies (of a "
+            "classifier the probability of each class), with this probability for each row, such "
+            "as 0.95. A new label itself may lie far outside."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The CSV file to write; standard output if not given.")
     ] = None,
@@ -66,6 +77,8 @@ def predict(
     from sottovoce.units import format_count
 
     released = ReleasedModel.of(load_release(model))
+    if level is not None:
+        released = released.with_intervals(level)
     refuse_unwritable(out, table, model, force=force)
     with RowProgress(get_console(stderr=True), ("Predicting",)) as watch:
         if out is not None:
@@ -84,6 +97,8 @@ def predict(
         "nobody is charged for it.",
         stderr=True,
     )
+    if level is not None:
+        echo(released.describe_intervals(), stderr=True)
     if out is not None:
         echo(f"Written to {out}.", stderr=True)
 
@@ -220,6 +235,8 @@ def _not_copied_error() -> Exception:
 
 PREDICTION = "prediction"
 PROBABILITY_PREFIX = "probability of "
+#: The ends of an interval.
+LIMITS = ("low", "high")
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +269,8 @@ class ReleasedModel:
     classes: tuple[Any, ...] = ()
     together: bool = False  # whether several classes come from one softmax objective
     release: Release | None = None
+    model: Any = None  # the estimator
+    level: float | None = None  # of intervals; None: none are told
 
     @classmethod
     def of(cls, release: Release) -> ReleasedModel:
@@ -283,7 +302,33 @@ class ReleasedModel:
             )
         )
         together = release.parameters.get("objective") == "softmax"
-        return cls(model._recoding, functions, classes, together, release)
+        return cls(model._recoding, functions, classes, together, release, model)
+
+    def with_intervals(self, level: float) -> ReleasedModel:
+        """Returns the same with intervals at this level; refuses a model that has none."""
+        import numpy as np
+
+        from sottovoce.release import no_interval_error
+
+        self.model.interval(level)  # which says why, where there is none
+        told = replace(self, level=level)
+        if told._compute_limits(np.zeros((1, len(self.columns)))) is None:
+            raise no_interval_error()
+        return told
+
+    def describe_intervals(self) -> str:
+        """Says what lies between the ends that are told."""
+        from sottovoce.units import format_level
+
+        intervals = self.model._find_intervals(self.level)
+        if self.classes:
+            what = "each probability"
+        else:
+            what = "the expected label; a new label itself may lie far outside"
+        return (
+            f"From low to high is the interval, with {format_level(intervals.level)} probability "
+            f"for each row, of {what}. It follows from {intervals.of}."
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -298,10 +343,19 @@ class ReleasedModel:
     @property
     def heads(self) -> tuple[str, ...]:
         """The columns that are told."""
-        return (PREDICTION, *(f"{PROBABILITY_PREFIX}{name}" for name in self.classes))
+        probabilities = tuple(f"{PROBABILITY_PREFIX}{name}" for name in self.classes)
+        if self.level is None:
+            limits: tuple[str, ...] = ()
+        elif self.classes:
+            limits = tuple(f"{end} {name}" for name in probabilities for end in LIMITS)
+        else:
+            limits = LIMITS
+        return (PREDICTION, *probabilities, *limits)
 
     def predict_batch(self, batch: Any) -> dict[str, Any]:
-        """Returns what is told of each row, as the estimator's predict and predict_proba would."""
+        """Returns what is told of each row, as the estimator's predict, predict_proba and interval
+        would.
+        """
         from sottovoce.estimators.model_intervals import clip_to_label
 
         raw = self._read_features(batch)
@@ -312,7 +366,22 @@ class ReleasedModel:
             told = [clip_to_label(value, self.release) for value in values]
         else:
             told = values
+        if self.level is not None:
+            told += self._list_limits(raw)
         return dict(zip(self.heads, told, strict=True))
+
+    def _compute_limits(self, raw: Floats) -> Floats | None:
+        limits: Floats | None = self.model._compute_row_intervals(self.release, self.level, raw)
+        return limits
+
+    def _list_limits(self, raw: Floats) -> list[Floats]:
+        """The columns of ends: low and high, of each class in turn where there are classes."""
+        import numpy as np
+
+        limits: Any = self._compute_limits(raw)
+        if self.classes and limits.ndim == 2:  # of the second of two classes
+            limits = np.stack([1 - limits[:, ::-1], limits], axis=1)
+        return list(limits.reshape(len(raw), len(self.heads) - 1 - len(self.classes)).T)
 
     def _read_features(self, batch: Any) -> Floats:
         import numpy as np

@@ -206,7 +206,7 @@ def _drop_used_columns(
         for name in (*said, schema.person, schema.budget, schema.label)
         if isinstance(name, str)
     }
-    if names is None or not used or names_features(question):
+    if names is None or not used or names_features(question, names):
         return X
     if getattr(question, "reads_cells", False):  # which names its columns
         return X
@@ -223,13 +223,18 @@ def _drop_used_columns(
     return X[others]
 
 
-def names_features(question: Any) -> bool:
-    """Whether the bounds of a question are a schema that says which columns are features; where
-    labels alone are private, all others are.
+def names_features(question: Any, columns: Collection[str] | None) -> bool:
+    """Whether the bounds of a question say which of a table's columns are features: a schema, or
+    bounds by name; where labels alone are private, all others are.
     """
-    return isinstance(getattr(question, "bounds", None), Schema) and not hasattr(
-        question, "label_bounds"
-    )
+    if hasattr(question, "label_bounds"):
+        return False
+    bounds = getattr(question, "bounds", None)
+    if isinstance(bounds, Schema):
+        return True
+    if columns is None or not isinstance(bounds, Bounds) or bounds.names is None:
+        return False
+    return set(bounds.names) <= set(columns)
 
 
 def select_tiers(schema: Schema, budget: Any) -> Mapping[str, float]:

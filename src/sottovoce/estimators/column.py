@@ -15,6 +15,7 @@ rebuilt from the features and the label that it lists, which give the same plan.
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -206,6 +207,21 @@ def not_fitted_error() -> Exception:
 
     error: Exception = NotFittedError("There is no answer yet. Call fit first.")
     return error
+
+
+def set_level(release: Release, level: float) -> Release:
+    """Returns a release with its intervals at another level, which follow from it; in a report
+    those of every answer that has some. It is for being told, and not what was published.
+    """
+    if not release.parts:
+        return replace(release, intervals=load(release)._find_intervals(level).to_dict())
+    check_level(level)
+    told: Any = release.value
+    answers = dict(told["answers"])
+    for name, part in release.parts.items():
+        if part.intervals is not None and part.intervals.get("why") is None:
+            answers[name] = set_level(part, level).to_part()
+    return replace(release, value={**told, "answers": answers})
 
 
 class ColumnEstimator(Parameters, IntervalEstimator, ColumnSteps):

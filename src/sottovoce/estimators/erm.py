@@ -458,10 +458,8 @@ class ERM(IntervalsByFunction, LoadableEstimator, ModelEstimator):
     def _find_ends(self, release: Release, functions: Floats, level: float) -> Ends | str:
         return find_descent_ends(release, functions, level, self._get_half(release))
 
-    def _compute_prediction_intervals(
-        self, release: Release, level: float, X: TableLike
-    ) -> Floats | None:
-        ends = super()._compute_prediction_intervals(release, level, X)
+    def _compute_row_intervals(self, release: Release, level: float, raw: Floats) -> Floats | None:
+        ends = super()._compute_row_intervals(release, level, raw)
         if ends is None or not _has_odds(self):
             return ends
         return np.asarray(scipy.special.expit(ends), dtype=np.float64)

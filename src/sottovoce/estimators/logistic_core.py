@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy  # whose parts are loaded where they are used
 
-from sottovoce.arrays import ColumnLike, Floats, TableLike, check_same_length, to_matrix
+from sottovoce.arrays import ColumnLike, Floats, check_same_length, to_matrix
 from sottovoce.budgets import BudgetLike, Budgets
 from sottovoce.data.encoding import (
     VALUE,
@@ -60,6 +60,7 @@ from sottovoce.estimators.model_intervals import (
     Ends,
     IntervalsByFunction,
     bound_probabilities,
+    explain_no_interval,
     list_coefficient_functions,
     list_prediction_functions,
     name_ends,
@@ -202,7 +203,9 @@ class LogisticCore(DescentSteps, IntervalsByFunction, ModelSteps):
 
     def _compute_intervals(self, release: Release, level: float) -> Intervals | None:
         classes = release.parameters["classes"]
-        if len(classes) == 2 or release.bought is None:
+        if release.bought is None and "steps" not in release.parameters:
+            return explain_no_interval(level, EARLIER)
+        if len(classes) == 2:
             return super()._compute_intervals(release, level)
         recoding = Recoding.from_dict(release.parameters["features"])
         functions = self._list_functions(release, recoding)
@@ -221,16 +224,13 @@ class LogisticCore(DescentSteps, IntervalsByFunction, ModelSteps):
             sampling={name: one.sampling for name, one in by_class.items()},
         )
 
-    def _compute_prediction_intervals(
-        self, release: Release, level: float, X: TableLike
-    ) -> Floats | None:
+    def _compute_row_intervals(self, release: Release, level: float, raw: Floats) -> Floats | None:
         classes = release.parameters["classes"]
         if len(classes) == 2:
-            odds = super()._compute_prediction_intervals(release, level, X)
+            odds = super()._compute_row_intervals(release, level, raw)
             if odds is None:
                 return None
             return np.asarray(scipy.special.expit(odds), dtype=np.float64)
-        raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
         coefficients = self._list_functions(release, self._recoding)
         functions = list_prediction_functions(self._recoding, raw, coefficients)
         # All functions are within their ends at once, so that probabilities are.
@@ -264,9 +264,8 @@ class LogisticCore(DescentSteps, IntervalsByFunction, ModelSteps):
             from sottovoce.estimators.erm import find_descent_ends  # loads scikit-learn
 
             return find_descent_ends(release, functions, level, 1.0)
-        if release.bought is not None:
-            return Equation.from_dict(release.bought).find_ends(functions, level)
-        return EARLIER
+        assert release.bought is not None
+        return Equation.from_dict(release.bought).find_ends(functions, level)
 
     def _find_ends_of_class(
         self, release: Release, functions: Floats, place: int, level: float

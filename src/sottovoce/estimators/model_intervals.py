@@ -244,7 +244,7 @@ def find_moment_ends(moments: NoisyMoments, functions: Floats, level: float) -> 
                 moments.find_half_width(level, np.zeros(1), deviation),
             ]
         )
-    low, high, noise, rows = np.array(found).T
+    low, high, noise, rows = np.reshape(found, (-1, 4)).T
     return Ends(low, high, noise, rows, FROM_MOMENTS, EVEN_LEAST_SQUARES)
 
 
@@ -337,17 +337,13 @@ def find_added_noise_ends(
     ``sampling``.
     """
     power = (len(theta) + 1) / 2
-    found = []
-    for c in functions:
-        length = float(np.linalg.norm(c))
-        deviation = length * math.sqrt(sampling)
-        value = float(c @ theta)
-        reach = compute_sum_half_width(level, [length / rate], deviation, power)
-        noise = compute_sum_half_width(level, [length / rate], 0.0, power)
-        rows = compute_sum_half_width(level, [], deviation)
-        found.append([value - reach, value + reach, noise, rows])
-    low, high, noise, rows = np.array(found).T
-    return Ends(low, high, noise, rows, FROM_BOUNDS, SHRUNK)
+    deviation = math.sqrt(sampling)
+    length = np.linalg.norm(functions, axis=1)  # the law of a longer function is as much wider
+    reach = length * compute_sum_half_width(level, [1 / rate], deviation, power)
+    noise = length * compute_sum_half_width(level, [1 / rate], 0.0, power)
+    rows = length * compute_sum_half_width(level, [], deviation)
+    middle = functions @ theta
+    return Ends(middle - reach, middle + reach, noise, rows, FROM_BOUNDS, SHRUNK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -531,6 +527,10 @@ class IntervalsByFunction:
         self, release: Release, level: float, X: TableLike
     ) -> Floats | None:
         raw = to_matrix(X, self._recoding, expected=self.n_features_in_)
+        return self._compute_row_intervals(release, level, raw)
+
+    def _compute_row_intervals(self, release: Release, level: float, raw: Floats) -> Floats | None:
+        """Computes the intervals of the expected labels of rows as ``to_matrix`` reads them."""
         coefficients = self._list_functions(release, self._recoding)
         functions = list_prediction_functions(self._recoding, raw, coefficients)
         ends = self._find_ends(release, functions, level)

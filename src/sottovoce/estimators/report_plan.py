@@ -90,7 +90,8 @@ class ReportPlan(Plan):
                 share = f"with {entry['with']!r}"
             else:
                 share = format_percent(entry["share"] / WHOLE)
-            lines.append((entry["name"], describe_question(part), share, describe_error(part)))
+            error = describe_error(part, beside_parts=True)
+            lines.append((entry["name"], describe_question(part), share, error))
         return lines
 
     def describe_errors(self) -> list[str]:

@@ -16,7 +16,7 @@ from sottovoce.errors import InvalidParameter
 from sottovoce.estimators import load
 from sottovoce.estimators.table_result import Table
 from sottovoce.release import LEVEL, Release
-from sottovoce.units import format_percent, round_to_error
+from sottovoce.units import format_level, round_to_error
 from sottovoce.wording import describe_question, get_unit
 
 #: Groups that a refusal lists, at most.
@@ -49,7 +49,7 @@ class GroupComparison:
         ends = f"{self._write(self.low, width)} to {self._write(self.high, width)}"
         return [
             f"{groups}: {self._write(self.difference, width)}.",
-            f"With a probability of {format_percent(self.level)} or more, over the rows drawn and "
+            f"With a probability of {format_level(self.level)} or more, over the rows drawn and "
             f"the noise, it is {ends} in the population.",
             self._conclude(),
         ]

@@ -136,7 +136,7 @@ def _draw_key_figures(plan: Plan) -> str:
         if plan.guarantee.unit == "person"
         else "rows": f"{plan.budgets.n_people - count_left_out(plan):,}",
         "each spends": f"{sign} = {' to '.join(ends)}",
-        "expected error": describe_error(plan),
+        "expected error": describe_error(plan, beside_parts=True),
     }
     shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items()
@@ -174,7 +174,13 @@ def describe_promise(plan: Plan) -> list[str]:
         f"{promise.neighbours}, "
         f"{promise.arithmetic} arithmetic. Nobody spends more than they granted.",
         " ".join(
-            filter(None, [write_error_sentence(plan), warn_if_uninformative(plan, "will say")])
+            filter(
+                None,
+                [
+                    write_error_sentence(plan, beside_parts=True),
+                    warn_if_uninformative(plan, "will say"),
+                ],
+            )
         ),
         *plan.describe_errors(),
         *plan.describe_weights(),
