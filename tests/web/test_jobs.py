@@ -10,7 +10,7 @@ import time
 import pytest
 
 from sottovoce.errors import InvalidParameter, KeyReused
-from sottovoce.web import actions
+from sottovoce.web import actions, release_pages
 from sottovoce.web import workspace as workspace_module
 from sottovoce.web.workspace import Jobs
 
@@ -87,6 +87,24 @@ def test_work_that_waits_for_its_turn_is_cancelled_before_it_begins(work):
     assert [ended(work.find(name)).state for name in busy] == [
         "done"
     ] * workspace_module.MAX_THREADS
+
+
+def test_work_that_ends_while_its_page_is_written_is_not_said_to_have_failed(
+    client, workspace, monkeypatch
+):
+    go = threading.Event()
+    name = workspace.jobs.start(lambda job: go.wait(PATIENCE))
+    render = release_pages.render
+
+    def render_late(*page, **values):
+        go.set()
+        ended(workspace.jobs.find(name))
+        return render(*page, **values)
+
+    monkeypatch.setattr(release_pages, "render", render_late)
+    page = client.get(f"/job/{name}", params={"key": "k"}).text
+    assert "not made" not in page
+    assert "data-poll" in page
 
 
 def test_only_so_many_are_remembered(work, monkeypatch):

@@ -855,6 +855,7 @@ def _describe_table(name: str, table: UploadedTable) -> TableAnswer:
 
 
 def _describe_job(name: str, job: Job) -> JobAnswer:
+    job = job.take_snapshot()
     return JobAnswer(
         job=name,
         state=job.state,

@@ -82,6 +82,7 @@ async def show_verification(request: Request) -> Response:
     job = get_workspace(request).jobs.find(request.path_params["name"])
     if job is None:
         return redirect("/ledger")
+    job = job.take_snapshot()
     if job.state == "working":
         return render(request, "ledger_verify.html", job=job)
     return await _render_ledger(request, verified=job)

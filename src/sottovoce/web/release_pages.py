@@ -415,7 +415,7 @@ def show_job(request: Request) -> Response:
     name = request.path_params["name"]
     said = dict(request.query_params)
     try:
-        found = get_workspace(request).get_job(name)
+        found = get_workspace(request).get_job(name).take_snapshot()
     except SottovoceError as error:
         return show_refusal(request, error)
     if found.state == "done":

@@ -33,6 +33,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -124,7 +125,13 @@ class Job:
         ):  # not even the kind of error is told: after rows have been read it may depend on them
             ended = ("failed", UNFORESEEN)
         time.sleep(compute_delay(END_STEP, time.monotonic() - self.began))
-        self.state, self.sentence = ended
+        # The state last: whoever sees that the work has ended sees all that came of it.
+        state, self.sentence = ended
+        self.state = state
+
+    def take_snapshot(self) -> Job:
+        """Returns the work as it is now: what is told of it does not change while it is told."""
+        return copy(self)
 
 
 class Jobs:
