@@ -6,6 +6,7 @@ Each is a named error that tells nobody's name, and leaves the books as they wer
 
 from __future__ import annotations
 
+import codecs
 import os
 import pwd
 import resource
@@ -156,6 +157,9 @@ def as_nobody(work) -> list:
     """Runs the work as a user who may not write everywhere: root may."""
 
     def drop(tell) -> None:
+        codecs.lookup(
+            "ascii"
+        )  # loaded now: nobody may not read where Python is, and it may be needed
         if os.geteuid() == 0:
             os.setgid(pwd.getpwnam("nobody").pw_gid)
             os.setuid(pwd.getpwnam("nobody").pw_uid)

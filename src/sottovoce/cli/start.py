@@ -15,6 +15,7 @@ the engine of Dask, it asks again.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -72,6 +73,13 @@ def main() -> None:
     )  # all is done, and Python may take a while to leave
     if code == INTERRUPTED_EXIT and not Interrupts.told:
         print(INTERRUPTED_SENTENCE, file=sys.stderr)
+    if code == INTERRUPTED_EXIT:
+        # An interrupt may leave a lock taken for which a reading thread waits for ever, and Python
+        # waits for its threads.
+        with suppress(OSError, ValueError):  # there may be nobody who reads
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 
