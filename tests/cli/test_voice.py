@@ -60,6 +60,15 @@ RowProgress.__call__ = tell
 from sottovoce.cli.start import main
 main()
 """
+#: Has a thread that never ends, as one that waits for a lock which an interrupt left taken.
+STUCK = """
+import signal, threading
+threading.Thread(target=threading.Event().wait).start()
+from sottovoce.cli import main as commands
+commands.app = lambda: signal.raise_signal(signal.SIGINT)
+from sottovoce.cli.start import main
+main()
+"""
 INTERRUPTED = "Interrupted. No file was left unfinished.\n"
 
 
@@ -101,6 +110,12 @@ def test_ctrl_c_ends_a_long_release_with_a_sentence_and_leaves_nothing_behind(
     assert set(stdout.splitlines()) <= {"reading"}
     assert (running.returncode, stderr) == (130, INTERRUPTED)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_ctrl_c_leaves_although_a_thread_never_ends(tmp_path):
+    with begun(STUCK, [], tmp_path) as running:
+        stdout, stderr = running.communicate(timeout=300)
+    assert (running.returncode, stdout, stderr) == (130, "", INTERRUPTED)
 
 
 @pytest.mark.parametrize("how", ["raised", "dropped by Python", "made another error"])
